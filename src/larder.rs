@@ -24,6 +24,9 @@ mod entry {
 }
 
 #[cfg(not(target_os = "linux"))]
+mod untouched;
+
+#[cfg(not(target_os = "linux"))]
 fn main() {
-    larder_wrapper::run_untouched()
+    untouched::run()
 }

@@ -20,7 +20,7 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
 }
 
 /// Records the same run, with this output on stdout and stderr.
-fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
+fn record_saying(here: &Here, argv: &[&str], streams: Streams<Content>) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
     let cwd = bytes_of(&here.path("work"));

@@ -4,7 +4,7 @@
 //! Unaware of: what the values are for.
 
 use std::cell::RefCell;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Context {
         let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
         let own_program = larder_sys::own_program().ok();
-        let own_directory = own_program.as_ref().and_then(|(path, _)| Path::new(OsStr::from_bytes(path)).parent());
+        let own_directory = own_program.as_ref().and_then(|(path, _)| larder_sys::as_path(path).parent());
         let own_directory = own_directory.map(Path::to_owned);
         let surroundings = Surroundings {
             env: &variables,

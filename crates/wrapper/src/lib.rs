@@ -19,52 +19,27 @@
 //! It links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is,
 //! images, subcommands such as `larder stats`.
 #![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
 
-#[cfg(target_os = "linux")]
 mod args;
-#[cfg(target_os = "linux")]
 mod caller;
-#[cfg(target_os = "linux")]
 mod commands;
-#[cfg(target_os = "linux")]
 mod context;
-#[cfg(target_os = "linux")]
 mod daemon_autostart;
-#[cfg(target_os = "linux")]
 mod fetch;
-#[cfg(target_os = "linux")]
 mod fetch_timeout;
-#[cfg(target_os = "linux")]
 mod hit;
-#[cfg(target_os = "linux")]
 mod log_file;
-#[cfg(target_os = "linux")]
 mod own_file;
-#[cfg(target_os = "linux")]
 mod record;
-#[cfg(target_os = "linux")]
 mod recorder;
-#[cfg(target_os = "linux")]
 mod recording;
-#[cfg(target_os = "linux")]
 mod request;
-#[cfg(target_os = "linux")]
 mod request_context;
-#[cfg(target_os = "linux")]
 mod run;
-#[cfg(target_os = "linux")]
 mod say;
-#[cfg(target_os = "linux")]
 mod stats;
-#[cfg(target_os = "linux")]
 mod suggest;
-#[cfg(target_os = "linux")]
 mod warn;
 
-#[cfg(target_os = "linux")]
 pub use request::run;
-
-#[cfg(not(target_os = "linux"))]
-mod untouched;
-#[cfg(not(target_os = "linux"))]
-pub use untouched::run_untouched;

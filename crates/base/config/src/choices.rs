@@ -2,6 +2,32 @@
 //!
 //! Unaware of: how text becomes a value.
 
+use larder_model::Observer;
+
+/// The observers. `None` is the best that works.
+pub(crate) const OBSERVERS: [(&str, Option<Observer>); 4] = [
+    ("auto", None),
+    ("depfile", Some(Observer::Depfile)),
+    ("kernel", Some(Observer::Kernel)),
+    ("preload", Some(Observer::Preload)),
+];
+
+/// Returns the words of all values.
+pub(crate) const fn words<T, const N: usize>(all: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut at = 0;
+    while at < N {
+        words[at] = all[at].0;
+        at += 1;
+    }
+    words
+}
+
+/// Returns the index of a value.
+pub(crate) fn place<T: PartialEq>(all: &[(&str, T)], value: T) -> usize {
+    all.iter().position(|(_, one)| *one == value).unwrap_or_default()
+}
+
 /// The scheduling class of tools. `docs/scheduling.md` describes its effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
@@ -17,11 +43,10 @@ pub enum Class {
 impl Class {
     pub(crate) const ALL: [(&'static str, Class); 3] =
         [("background", Class::Background), ("inherit", Class::Inherit), ("utility", Class::Utility)];
-    pub(crate) const WORDS: &[&str] = &[Class::ALL[0].0, Class::ALL[1].0, Class::ALL[2].0];
 
     /// Returns the word for the class.
     pub fn name(self) -> &'static str {
-        Class::ALL.iter().find(|(_, class)| *class == self).map_or("inherit", |(name, _)| name)
+        Class::ALL[place(&Class::ALL, self)].0
     }
 }
 
@@ -41,10 +66,9 @@ pub enum Handover {
 impl Handover {
     pub(crate) const ALL: [(&'static str, Handover); 3] =
         [("apart", Handover::Apart), ("off", Handover::Off), ("trusted", Handover::Trusted)];
-    pub(crate) const WORDS: &[&str] = &[Handover::ALL[0].0, Handover::ALL[1].0, Handover::ALL[2].0];
 
     /// Returns the word for the setting.
     pub fn name(self) -> &'static str {
-        Handover::ALL.iter().find(|(_, handover)| *handover == self).map_or("apart", |(name, _)| name)
+        Handover::ALL[place(&Handover::ALL, self)].0
     }
 }

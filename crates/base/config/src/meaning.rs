@@ -7,9 +7,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use larder_model::Observer;
-
-use crate::choices::{Class, Handover};
 use crate::problem::quoted;
 use crate::secret::masked;
 use crate::size::parse_size;
@@ -34,9 +31,6 @@ pub(crate) struct Base<'a> {
     /// Returns the directory that `~` stands for.
     pub(crate) home: &'a dyn Fn() -> Option<PathBuf>,
 }
-
-/// The words for observers.
-pub(crate) const OBSERVERS: &[&str] = &["auto", "depfile", "kernel", "preload"];
 
 impl<'a> Given<'a> {
     /// Returns the value as text if it is UTF-8.
@@ -99,30 +93,13 @@ pub(crate) fn switch(given: Given) -> Result<bool, String> {
     }
 }
 
-/// Returns an observer, or `None` for `auto`.
-pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
-    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
-    if word == "auto" {
-        return Ok(None);
-    }
-    let known = [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|known| known.name() == word);
-    known.map(Some).ok_or_else(|| format!("write one of {}", OBSERVERS.join(", ")))
-}
-
-/// Returns a scheduling class.
-pub(crate) fn class(given: Given) -> Result<Class, String> {
-    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
-    let known = Class::ALL.iter().find(|(name, _)| *name == word);
-    let words = || Class::ALL.map(|(name, _)| name).join(", ");
-    known.map(|(_, class)| *class).ok_or_else(|| format!("write one of {}", words()))
-}
-
-/// Returns which processes may use records that are handed over.
-pub(crate) fn handover(given: Given) -> Result<Handover, String> {
-    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
-    let known = Handover::ALL.iter().find(|(name, _)| *name == word);
-    let words = || Handover::ALL.map(|(name, _)| name).join(", ");
-    known.map(|(_, handover)| *handover).ok_or_else(|| format!("write one of {}", words()))
+/// Returns the index of a word.
+pub(crate) fn choice(given: Given, words: &[&str]) -> Result<usize, String> {
+    let text = given.text().map(|text| text.to_ascii_lowercase().replace('-', "_")).unwrap_or_default();
+    words.iter().position(|word| *word == text).ok_or_else(|| match words {
+        [off, on] => format!("write {off} or {on}"),
+        words => format!("write one of {}", words.join(", ")),
+    })
 }
 
 /// Returns whether roots are searched for, and the roots that are listed.
@@ -200,12 +177,6 @@ fn remote(url: &str) -> Result<(), String> {
         Some(_) => Err(format!("{shown} contains a blank: write it as %20")),
         None => Ok(()),
     }
-}
-
-/// Returns true for the second word, false for the first.
-pub(crate) fn word(given: Given, words: &[&str; 2]) -> Result<bool, String> {
-    let text = given.text().map(|text| text.to_ascii_lowercase().replace('-', "_")).unwrap_or_default();
-    words.iter().position(|word| *word == text).map(|at| at == 1).ok_or_else(|| format!("write {}", words.join(" or ")))
 }
 
 /// Returns the path without empty and `.` components.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, Class, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
-use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State, Unshared};
+use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Recorded, Remotes, State, Unshared};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError};
 
@@ -88,8 +88,11 @@ pub fn note_recorded(
     strong: &Fingerprint,
     directory: &[u8],
 ) -> Result<(), IpcError> {
-    let (weak, strong, directory) = (*weak, *strong, bounded(directory));
-    begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
+    begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &recorded(weak, strong, directory), &[])
+}
+
+fn recorded(weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Frame {
+    Frame::Recorded(Recorded { weak: *weak, strong: *strong, directory: bounded(directory) })
 }
 
 /// Returns the state of `larderd`.
@@ -244,7 +247,7 @@ impl Fetching {
     /// Tells `larderd` that a new record is in the store. `directory` is the wrapper's working
     /// directory.
     pub fn recorded(&self, weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Result<(), IpcError> {
-        self.say(&Frame::Recorded { weak: *weak, strong: *strong, directory: bounded(directory) })
+        self.say(&recorded(weak, strong, directory))
     }
 
     fn say(&self, frame: &Frame) -> Result<(), IpcError> {

@@ -113,14 +113,7 @@ pub enum Frame {
     /// A notice during a fetch: the tool was started.
     Running,
     /// A notice that a new record is in the store.
-    Recorded {
-        /// The weak fingerprint, which names the manifest.
-        weak: Fingerprint,
-        /// The strong fingerprint, which names the entry in the manifest.
-        strong: Fingerprint,
-        /// The wrapper's working directory.
-        directory: Vec<u8>,
-    },
+    Recorded(Recorded),
     /// A request to send all queued records, and to answer when that is done or after this many
     /// seconds.
     Flush(u64),
@@ -134,6 +127,17 @@ pub enum Frame {
     Class(Class),
     /// A prefix: the terms of the next request.
     Terms(Terms),
+}
+
+/// A new record in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The weak fingerprint, which names the manifest.
+    pub weak: Fingerprint,
+    /// The strong fingerprint, which names the entry in the manifest.
+    pub strong: Fingerprint,
+    /// The wrapper's working directory.
+    pub directory: Vec<u8>,
 }
 
 /// The terms on which a wrapper uses remotes, from its own settings. The settings that `larderd`
@@ -185,25 +189,24 @@ pub struct Expect {
     pub overdue: bool,
 }
 
-/// The reason why nothing is fetched. The discriminant is the code on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nothing {
-    /// No remote has it.
-    NotThere,
-    /// No remote can be reached.
-    OutOfReach,
-    /// There is no remote.
-    NoRemote,
-    /// The transfer broke off, or the fetched data was not valid.
-    Failed,
-    /// `larderd` was started with other remotes or trusts other keys.
-    OtherTerms,
+larder_model::listed! {
+    /// The reason why nothing is fetched. The discriminant is the code on the wire.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Nothing {
+        /// No remote has it.
+        NotThere,
+        /// No remote can be reached.
+        OutOfReach,
+        /// There is no remote.
+        NoRemote,
+        /// The transfer broke off, or the fetched data was not valid.
+        Failed,
+        /// `larderd` was started with other remotes or trusts other keys.
+        OtherTerms,
+    }
 }
 
 impl Nothing {
-    const ALL: [Nothing; 5] =
-        [Nothing::NotThere, Nothing::OutOfReach, Nothing::NoRemote, Nothing::Failed, Nothing::OtherTerms];
-
     /// Returns the reason as text for people.
     pub fn sentence(self) -> &'static str {
         match self {
@@ -256,89 +259,58 @@ pub struct State {
     pub refused: u64,
 }
 
+/// A part of a frame, to be encoded.
+enum Part<'a> {
+    Byte(u8),
+    Number(u64),
+    Name(Digest),
+    Bytes(&'a [u8]),
+}
+
 impl Frame {
     /// Returns the encoded frame with its length field.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
-        match self {
-            Frame::HandOver { parcel_bytes, blobs } => {
-                w.u8(1);
-                w.number(*parcel_bytes);
-                w.number(*blobs);
+        use Part::{Byte, Bytes, Name, Number};
+        let (tag, parts) = match self {
+            Frame::HandOver { parcel_bytes, blobs } => (1, vec![Number(*parcel_bytes), Number(*blobs)]),
+            Frame::More => (2, Vec::new()),
+            Frame::Ask => (3, Vec::new()),
+            Frame::State(State { pid, up_s, idle_s, recorded, refused }) => {
+                (4, [pid, up_s, idle_s, recorded, refused].map(|number| Number(*number)).into())
             }
-            Frame::More => w.u8(2),
-            Frame::Ask => w.u8(3),
-            Frame::State(state) => {
-                w.u8(4);
-                for number in [state.pid, state.up_s, state.idle_s, state.recorded, state.refused] {
-                    w.number(number);
-                }
+            Frame::Stop => (5, Vec::new()),
+            Frame::Used(weak) => (6, vec![Name(*weak)]),
+            Frame::Fetch { weak, directory } => (7, vec![Name(*weak), Bytes(directory)]),
+            Frame::Expect(Expect { median_us, p90_us, samples, overdue }) => {
+                (8, vec![Number(*median_us), Number(*p90_us), Number(*samples), Byte((*overdue).into())])
             }
-            Frame::Stop => w.u8(5),
-            Frame::Used(weak) => {
-                w.u8(6);
-                w.digest(weak);
+            Frame::Found { manifest_bytes } => (9, vec![Number(*manifest_bytes)]),
+            Frame::Nothing(why) => (10, vec![Byte(*why as u8)]),
+            Frame::Want { strong, subject } => (11, vec![Name(*strong), Name(*subject)]),
+            Frame::Fetched { bytes } => (12, vec![Number(*bytes)]),
+            Frame::Running => (13, Vec::new()),
+            Frame::Recorded(Recorded { weak, strong, directory }) => {
+                (14, vec![Name(*weak), Name(*strong), Bytes(directory)])
             }
-            Frame::Fetch { weak, directory } => {
-                w.u8(7);
-                w.digest(weak);
-                w.bytes(directory);
+            Frame::Flush(seconds) => (15, vec![Number(*seconds)]),
+            Frame::AskRemotes => (16, Vec::new()),
+            Frame::Remotes(Remotes { queued, sent, dropped, failed, settings }) => {
+                (17, vec![Number(*queued), Number(*sent), Number(*dropped), Number(*failed), Name(*settings)])
             }
-            Frame::Expect(expect) => {
-                w.u8(8);
-                [expect.median_us, expect.p90_us, expect.samples].into_iter().for_each(|number| w.number(number));
-                w.u8(expect.overdue.into());
-            }
-            Frame::Found { manifest_bytes } => {
-                w.u8(9);
-                w.number(*manifest_bytes);
-            }
-            Frame::Nothing(why) => {
-                w.u8(10);
-                w.u8(*why as u8);
-            }
-            Frame::Want { strong, subject } => {
-                w.u8(11);
-                w.digest(strong);
-                w.digest(subject);
-            }
-            Frame::Fetched { bytes } => {
-                w.u8(12);
-                w.number(*bytes);
-            }
-            Frame::Running => w.u8(13),
-            Frame::Recorded { weak, strong, directory } => {
-                w.u8(14);
-                w.digest(weak);
-                w.digest(strong);
-                w.bytes(directory);
-            }
-            Frame::Flush(seconds) => {
-                w.u8(15);
-                w.number(*seconds);
-            }
-            Frame::AskRemotes => w.u8(16),
-            Frame::Remotes(remotes) => {
-                w.u8(17);
-                let Remotes { queued, sent, dropped, failed, settings } = remotes;
-                [queued, sent, dropped, failed].into_iter().for_each(|number| w.number(*number));
-                w.digest(settings);
-            }
-            Frame::Unshared(Unshared { lost, trouble }) => {
-                w.u8(20);
-                w.number(*lost);
-                w.bytes(trouble);
-            }
-            Frame::Class(class) => {
-                w.u8(18);
-                w.u8(*class as u8);
-            }
+            Frame::Class(class) => (18, vec![Byte(*class as u8)]),
             Frame::Terms(Terms { remotes, trust, sends }) => {
-                w.u8(19);
-                w.digest(remotes);
-                w.digest(&trust.unwrap_or(NOBODY));
-                w.u8((*sends).into());
+                (19, vec![Name(*remotes), Name(trust.unwrap_or(NOBODY)), Byte((*sends).into())])
+            }
+            Frame::Unshared(Unshared { lost, trouble }) => (20, vec![Number(*lost), Bytes(trouble)]),
+        };
+        let mut w = Writer::versioned(FORMAT_VERSION);
+        w.u8(tag);
+        for part in parts {
+            match part {
+                Byte(byte) => w.u8(byte),
+                Number(number) => w.number(number),
+                Name(digest) => w.digest(&digest),
+                Bytes(bytes) => w.bytes(bytes),
             }
         }
         let length = w.bytes.len() as u16;
@@ -357,11 +329,7 @@ impl Frame {
 
     /// Decodes the bytes after the length field.
     pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
-        let mut r = Reader::new(bytes);
-        match r.u8()? {
-            FORMAT_VERSION => {}
-            other => return Err(DecodeError::Version(other)),
-        }
+        let mut r = Reader::versioned(bytes, FORMAT_VERSION)?;
         let frame = match r.u8()? {
             1 => Frame::HandOver { parcel_bytes: r.number()?, blobs: r.number()? },
             2 => Frame::More,
@@ -383,15 +351,14 @@ impl Frame {
                 overdue: r.flag()?,
             }),
             9 => Frame::Found { manifest_bytes: r.number()? },
-            10 => {
-                let code = r.u8()?;
-                let why = Nothing::ALL.into_iter().find(|why| *why as u8 == code);
-                Frame::Nothing(why.ok_or(r.unknown_tag(code))?)
-            }
+            10 => Frame::Nothing(r.one_of(Nothing::ALL)?),
             11 => Frame::Want { strong: r.digest()?, subject: r.digest()? },
             12 => Frame::Fetched { bytes: r.number()? },
             13 => Frame::Running,
-            14 => Frame::Recorded { weak: r.digest()?, strong: r.digest()?, directory: directory(&mut r)? },
+            14 => {
+                let (weak, strong) = (r.digest()?, r.digest()?);
+                Frame::Recorded(Recorded { weak, strong, directory: directory(&mut r)? })
+            }
             15 => Frame::Flush(r.number()?),
             16 => Frame::AskRemotes,
             17 => Frame::Remotes(Remotes {
@@ -451,11 +418,11 @@ mod tests {
         check(Frame::Fetch { weak, directory: directory.clone() });
         check(Frame::Expect(Expect { median_us: most, p90_us: most, samples: most, overdue: true }));
         check(Frame::Found { manifest_bytes: most });
-        Nothing::ALL.into_iter().for_each(|why| check(Frame::Nothing(why)));
+        Nothing::ALL.iter().for_each(|why| check(Frame::Nothing(*why)));
         check(Frame::Want { strong, subject: weak });
         check(Frame::Fetched { bytes: most });
         check(Frame::Running);
-        check(Frame::Recorded { weak, strong, directory });
+        check(Frame::Recorded(Recorded { weak, strong, directory }));
         check(Frame::Flush(most));
         check(Frame::AskRemotes);
         check(Frame::Unshared(Unshared { lost: most, trouble: vec![b'x'; TROUBLE_BYTES_MAX] }));

@@ -15,24 +15,20 @@
 //!
 //! Unaware of: where the socket is, how anything is stored, what is recorded.
 #![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
 
-#[cfg(target_os = "linux")]
 mod client;
 mod error;
 mod frame;
-#[cfg(target_os = "linux")]
 mod incoming;
 mod parcel;
-#[cfg(target_os = "linux")]
 mod server;
 
-#[cfg(target_os = "linux")]
 pub use client::{Fetching, Told, ask, ask_remotes, flush_remotes, hand_over, listens, note_recorded, note_use, stop};
 pub use error::IpcError;
 pub use frame::{
-    Caller, DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State,
+    Caller, DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Recorded, Remotes, State,
     TROUBLE_BYTES_MAX, Terms, Unshared,
 };
 pub use parcel::{BLOBS_MAX, Handed, PARCEL_BYTES_MAX, Parcel};
-#[cfg(target_os = "linux")]
-pub use server::{Recorded, Request, Session, Step, answer, receive, say};
+pub use server::{Request, Session, Step, answer, receive, say};

@@ -55,8 +55,7 @@ pub struct Handed<'a> {
 impl<'a> Parcel<'a> {
     /// Returns the encoding of the parcel.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         let (tag, reason) = match self.outcome {
             Outcome::Hit => (1, None),
             Outcome::Miss(None) => (2, None),
@@ -76,26 +75,17 @@ impl<'a> Parcel<'a> {
             w.bytes(record.manifest);
             w.digest(&record.subject);
             w.number(record.blobs.len() as u64);
-            for blob in &record.blobs {
-                w.digest(&blob.digest);
-                w.number(blob.size_bytes);
-            }
+            record.blobs.iter().for_each(|blob| w.blob(blob));
         }
         w.seal()
     }
 
     /// Decodes a parcel. Fails if its version, its digest, a limit or the grammar is not met.
     pub fn decode(bytes: &'a [u8]) -> Result<Parcel<'a>, DecodeError> {
-        match bytes.first() {
-            Some(&FORMAT_VERSION) => {}
-            Some(&other) => return Err(DecodeError::Version(other)),
-            None => return Err(DecodeError::Truncated(0)),
-        }
-        let mut r = Reader::sealed(bytes)?;
-        r.u8()?;
+        let mut r = Reader::versioned_and_sealed(bytes, FORMAT_VERSION)?;
         let outcome = outcome(&mut r)?;
         let mut judgements = Vec::new();
-        for _ in 0..count(&mut r, JUDGEMENTS_MAX)? {
+        for _ in 0..r.count_up_to(JUDGEMENTS_MAX)? {
             judgements.push((r.digest()?, r.bytes(JUDGEMENT_BYTES_MAX)?));
         }
         let record = if r.flag()? { Some(Handed::decode(&mut r)?) } else { None };
@@ -108,10 +98,7 @@ impl<'a> Handed<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Handed<'a>, DecodeError> {
         let manifest = r.bytes(MANIFEST_BYTES_MAX)?;
         let subject = r.digest()?;
-        let mut blobs = Vec::new();
-        for _ in 0..count(r, BLOBS_MAX)? {
-            blobs.push(Blob { digest: r.digest()?, size_bytes: r.number()? });
-        }
+        let blobs = (0..r.count_up_to(BLOBS_MAX)?).map(|_| r.blob(u64::MAX)).collect::<Result<_, _>>()?;
         Ok(Handed { manifest, subject, blobs })
     }
 }
@@ -131,14 +118,6 @@ fn outcome(r: &mut Reader) -> Result<Outcome, DecodeError> {
         5 => Outcome::Fallback(reason(r, Fallback::ALL)?),
         tag => return Err(r.unknown_tag(tag)),
     })
-}
-
-fn count(r: &mut Reader, limit: u64) -> Result<usize, DecodeError> {
-    let at = r.position();
-    match r.count()? {
-        count if count as u64 > limit => Err(DecodeError::Limit { limit, at }),
-        count => Ok(count),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, effective_user};
 
-use crate::frame::{Caller, Frame, State};
+use crate::frame::{Caller, Frame, Recorded, State};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError, PARCEL_BYTES_MAX};
 
@@ -50,17 +50,6 @@ pub enum Request {
     AskRemotes,
 }
 
-/// A new record in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// The weak fingerprint, which names the manifest.
-    pub weak: Fingerprint,
-    /// The strong fingerprint, which names the entry in the manifest.
-    pub strong: Fingerprint,
-    /// The wrapper's working directory.
-    pub directory: Vec<u8>,
-}
-
 /// The receive buffer of a connection that asked for a fetch.
 pub struct Session(Incoming);
 
@@ -89,7 +78,7 @@ impl Session {
             None => return Ok(None),
             Some(Frame::Want { strong, subject }) => Step::Want { strong, subject },
             Some(Frame::Running) => Step::Running,
-            Some(Frame::Recorded { weak, strong, directory }) => Step::Recorded(Recorded { weak, strong, directory }),
+            Some(Frame::Recorded(recorded)) => Step::Recorded(recorded),
             Some(_) => return Err(IpcError::Unexpected),
         }))
     }
@@ -137,9 +126,7 @@ fn request(
         Some(Frame::Fetch { weak, directory }) => {
             return Ok(Request::Fetch { weak, directory, session: Session(incoming) });
         }
-        Some(Frame::Recorded { weak, strong, directory }) => {
-            return Ok(Request::Recorded(Recorded { weak, strong, directory }));
-        }
+        Some(Frame::Recorded(recorded)) => return Ok(Request::Recorded(recorded)),
         Some(Frame::Flush(seconds)) => return Ok(Request::Flush(seconds)),
         Some(Frame::AskRemotes) => return Ok(Request::AskRemotes),
         Some(_) => return Err(IpcError::Unexpected),

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_ipc::{Expect, Frame, Handed, Nothing, Parcel, Remotes, State};
+use larder_ipc::{Expect, Frame, Handed, Nothing, Parcel, Recorded, Remotes, State};
 use larder_model::{Blob, Digest, Outcome, Unrecorded};
 use larder_testkit::golden;
 
@@ -39,7 +39,7 @@ fn golden_frames_of_fetches() {
         Frame::Want { strong, subject: Digest([3; 32]) },
         Frame::Fetched { bytes: 1 << 40 },
         Frame::Running,
-        Frame::Recorded { weak, strong, directory },
+        Frame::Recorded(Recorded { weak, strong, directory }),
         Frame::Flush(60),
         Frame::AskRemotes,
         Frame::Remotes(Remotes { queued: 1, sent: 2, dropped: 3, failed: 4, settings: Digest([4; 32]) }),

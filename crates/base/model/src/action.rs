@@ -72,11 +72,7 @@ pub struct Action {
 impl Action {
     /// Gives each keyed value to `walk`, with roots replaced.
     pub fn walk(&self, roots: &Roots, walk: &mut impl Walk) {
-        let path = |path: &[u8]| {
-            let mut encoded = Vec::new();
-            roots.encode_path(path, &mut encoded);
-            encoded
-        };
+        let path = |path: &[u8]| roots.encoded_path(path);
         walk.field("format version", &[FORMAT_VERSION]);
         walk.field("family", self.family.as_bytes());
         walk.field("tool content", &self.tool.0);

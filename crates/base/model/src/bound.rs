@@ -4,42 +4,44 @@
 //!
 //! Unaware of: how a bound is found out (`wrapper`), how bytes are rewritten (`relocate`).
 
-/// Why a result may not be reused in every place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// An output contains the path of the place, and no rule is known by which the tool would have
-    /// written another path.
-    Output,
-    /// A message contains the path of the place, and no rule is known by which the tool would have
-    /// written another path.
-    Message,
-    /// An argument contains the path of the place, and larder does not know what the tool does with
-    /// it.
-    Argument,
-    /// A flag makes the tool turn paths into numbers, or into bytes that cannot be searched. For
-    /// example, `--coverage` writes checksums of paths.
-    Flag,
-    /// The preprocessed text contains the path of the place or expands `__FILE__`.
-    Text,
-    /// An input contains the path of the place, and larder does not know what the tool does with
-    /// it.
-    Input,
-    /// The command is not a compile of one source. The result can be reused elsewhere once the
-    /// command gave the same result in two places.
-    SeenOnce,
-    /// Processes of the command may have put process numbers or random numbers into the result.
-    /// These differ in each run. So the result is not reused, not even in the same place, until a
-    /// run with other numbers gave the same result.
-    Chance,
-    /// The command gave the same result in two places whose paths have the same lengths. So the
-    /// result is reused in places with paths of these lengths ([`lengths`]).
-    AsLong,
-    /// The crate asks for a variable that contains the path of the place, which here is cargo's
-    /// target directory. rustc may put its value into the hash of the crate.
-    Variable,
-    /// The crate includes a file of the place, which here is cargo's target directory. rustc puts
-    /// its path into the hash of the crate.
-    Source,
+crate::listed! {
+    /// Why a result may not be reused in every place.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Bound {
+        /// An output contains the path of the place, and no rule is known by which the tool would
+        /// have written another path.
+        Output,
+        /// A message contains the path of the place, and no rule is known by which the tool would
+        /// have written another path.
+        Message,
+        /// An argument contains the path of the place, and larder does not know what the tool does
+        /// with it.
+        Argument,
+        /// A flag makes the tool turn paths into numbers, or into bytes that cannot be searched.
+        /// For example, `--coverage` writes checksums of paths.
+        Flag,
+        /// The preprocessed text contains the path of the place or expands `__FILE__`.
+        Text,
+        /// An input contains the path of the place, and larder does not know what the tool does
+        /// with it.
+        Input,
+        /// The command is not a compile of one source. The result can be reused elsewhere once the
+        /// command gave the same result in two places.
+        SeenOnce,
+        /// Processes of the command may have put process numbers or random numbers into the result.
+        /// These differ in each run. So the result is not reused, not even in the same place, until
+        /// a run with other numbers gave the same result.
+        Chance,
+        /// The command gave the same result in two places whose paths have the same lengths. So the
+        /// result is reused in places with paths of these lengths ([`lengths`]).
+        AsLong,
+        /// The crate asks for a variable that contains the path of the place, which here is cargo's
+        /// target directory. rustc may put its value into the hash of the crate.
+        Variable,
+        /// The crate includes a file of the place, which here is cargo's target directory. rustc
+        /// puts its path into the hash of the crate.
+        Source,
+    }
 }
 
 /// Returns the lengths of the paths of a place, in bytes: decimal numbers separated by a space, in
@@ -49,23 +51,9 @@ pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
 }
 
 impl Bound {
-    const ALL: [Bound; 11] = [
-        Bound::Output,
-        Bound::Message,
-        Bound::Argument,
-        Bound::Flag,
-        Bound::Text,
-        Bound::Input,
-        Bound::SeenOnce,
-        Bound::Chance,
-        Bound::AsLong,
-        Bound::Variable,
-        Bound::Source,
-    ];
-
     /// Returns the number that stands for this bound in a record. It is never 0.
     pub fn code(self) -> u8 {
-        Bound::ALL.iter().position(|bound| *bound == self).unwrap_or_default() as u8 + 1
+        self as u8 + 1
     }
 
     /// Reverses [`Bound::code`]. Returns `None` for an unknown number.
@@ -122,55 +110,32 @@ impl Bound {
     }
 }
 
-/// How bytes that contain the path of a place are rewritten for another place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rewrite {
-    /// They contain no such path.
-    #[default]
-    None,
-    /// Paths are in plain text and are replaced as they are.
-    Text,
-    /// A dependency file for make, as gcc writes it.
-    GccDepfile,
-    /// A dependency file for make, as clang writes it.
-    ClangDepfile,
-    /// An object file with debug information.
-    Object,
-    /// A pickle of Python, in whose strings paths are replaced.
-    Pickle,
-    /// Paths are replaced wherever they appear, whatever is around them: for logs, which people
-    /// read, and for files for which two places showed that this is right.
-    LooseText,
-    /// ninja's dependency log.
-    NinjaDependencies,
-    /// Any bytes, but only for a place whose paths have the same lengths.
-    AsLong,
-    /// `config.status` of autoconf.
-    ConfigStatus,
-}
-
-impl Rewrite {
-    const ALL: [Rewrite; 10] = [
-        Rewrite::None,
-        Rewrite::Text,
-        Rewrite::GccDepfile,
-        Rewrite::ClangDepfile,
-        Rewrite::Object,
-        Rewrite::Pickle,
-        Rewrite::LooseText,
-        Rewrite::NinjaDependencies,
-        Rewrite::AsLong,
-        Rewrite::ConfigStatus,
-    ];
-
-    /// Returns the number that stands for this rule in a record.
-    pub fn code(self) -> u8 {
-        Rewrite::ALL.iter().position(|rewrite| *rewrite == self).unwrap_or_default() as u8
-    }
-
-    /// Reverses [`Rewrite::code`]. Returns `None` for an unknown number.
-    pub fn from_code(code: u8) -> Option<Rewrite> {
-        Rewrite::ALL.get(usize::from(code)).copied()
+crate::listed! {
+    /// How bytes that contain the path of a place are rewritten for another place.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Rewrite {
+        /// They contain no such path.
+        #[default]
+        None,
+        /// Paths are in plain text and are replaced as they are.
+        Text,
+        /// A dependency file for make, as gcc writes it.
+        GccDepfile,
+        /// A dependency file for make, as clang writes it.
+        ClangDepfile,
+        /// An object file with debug information.
+        Object,
+        /// A pickle of Python, in whose strings paths are replaced.
+        Pickle,
+        /// Paths are replaced wherever they appear, whatever is around them: for logs, which people
+        /// read, and for files for which two places showed that this is right.
+        LooseText,
+        /// ninja's dependency log.
+        NinjaDependencies,
+        /// Any bytes, but only for a place whose paths have the same lengths.
+        AsLong,
+        /// `config.status` of autoconf.
+        ConfigStatus,
     }
 }
 

@@ -4,6 +4,11 @@
 //! Unaware of: which command lines these are (`larder_compiler::depfile_plan`), and how the inputs
 //! are worked out (`larder_observe::DepfileObserver`).
 
+impl DepfilePlan {
+    /// Macros that expand to the time of the compile, or of the file.
+    pub const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
+}
+
 /// A compile of one source for which the depfile is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DepfilePlan {

@@ -11,7 +11,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::Digest;
+use crate::{Blob, Digest};
 
 /// Why bytes could not be decoded. A `usize` or `at` is an offset in bytes, unless stated
 /// otherwise.
@@ -67,6 +67,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Begins with the version of a format.
+    pub fn versioned(version: u8) -> Writer {
+        Writer { bytes: vec![version] }
+    }
+
     /// Appends one byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes.push(value);
@@ -90,6 +95,12 @@ impl Writer {
     /// Appends a digest, without a length.
     pub fn digest(&mut self, value: &Digest) {
         self.bytes.extend_from_slice(&value.0);
+    }
+
+    /// Appends the digest and the size of a blob.
+    pub fn blob(&mut self, blob: &Blob) {
+        self.digest(&blob.digest);
+        self.number(blob.size_bytes);
     }
 
     /// Appends the digest of everything written so far, which [`Reader::sealed`] checks, and
@@ -121,6 +132,22 @@ impl<'a> Reader<'a> {
             return Err(DecodeError::Damaged);
         }
         Ok(Reader::new(&bytes[..body]))
+    }
+
+    /// Starts behind the first byte of `bytes`, which must be this version of a format.
+    pub fn versioned(bytes: &'a [u8], version: u8) -> Result<Self, DecodeError> {
+        match bytes.first() {
+            Some(&found) if found == version => Ok(Reader { whole: bytes, at: 1 }),
+            Some(&other) => Err(DecodeError::Version(other)),
+            None => Err(DecodeError::Truncated(0)),
+        }
+    }
+
+    /// Reads what [`Writer::seal`] wrote and what begins with this version of a format, which is
+    /// checked first.
+    pub fn versioned_and_sealed(bytes: &'a [u8], version: u8) -> Result<Self, DecodeError> {
+        Reader::versioned(bytes, version)?;
+        Ok(Reader { at: 1, ..Reader::sealed(bytes)? })
     }
 
     /// Returns the offset of the next byte to read.
@@ -172,6 +199,11 @@ impl<'a> Reader<'a> {
         if number > limit { Err(DecodeError::Limit { limit, at }) } else { Ok(number) }
     }
 
+    /// Takes a number of at most 32 bits.
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.number_up_to(u32::MAX.into()).map(|number| number as u32)
+    }
+
     fn long_number(&mut self) -> Result<u64, DecodeError> {
         let start = self.at;
         let mut value = 0u64;
@@ -199,6 +231,26 @@ impl<'a> Reader<'a> {
             return Err(DecodeError::Limit { limit: left, at });
         }
         Ok(count as usize)
+    }
+
+    /// Takes a number of at most `limit` items that follow.
+    pub fn count_up_to(&mut self, limit: u64) -> Result<usize, DecodeError> {
+        let at = self.at;
+        match self.count()? {
+            count if count as u64 > limit => Err(DecodeError::Limit { limit, at }),
+            count => Ok(count),
+        }
+    }
+
+    /// Takes a byte that is the index of a value in `all`.
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Result<T, DecodeError> {
+        let code = self.u8()?;
+        all.get(usize::from(code)).copied().ok_or(self.unknown_tag(code))
+    }
+
+    /// Takes a digest and a size of at most `limit_bytes`.
+    pub fn blob(&mut self, limit_bytes: u64) -> Result<Blob, DecodeError> {
+        Ok(Blob { digest: self.digest()?, size_bytes: self.number_up_to(limit_bytes)? })
     }
 
     /// Takes a length and that many bytes. Returns an error if the length is above `limit`.

@@ -156,21 +156,21 @@ impl<'a> Fact<'a> {
             3 => Fact::Link(r.bytes(PATH_BYTES_MAX)?),
             4 => {
                 let operation = r.u8()?;
-                Fact::Error { operation, errno: small(r)? }
+                Fact::Error { operation, errno: r.u32()? }
             }
             5 => Fact::Listing(r.digest()?),
             6 => Fact::Other(r.u8()?),
             7 => Fact::Modified(r.number()? as i64),
             8 => Fact::Status(Status {
-                mode: small(r)?,
-                owner: small(r)?,
-                group: small(r)?,
-                links: small(r)?,
+                mode: r.u32()?,
+                owner: r.u32()?,
+                group: r.u32()?,
+                links: r.u32()?,
                 inode: r.number()?,
                 modified_ns: r.number()? as i64,
             }),
             9 => Fact::Ordered(r.digest()?),
-            10 => Fact::Mode(small(r)?),
+            10 => Fact::Mode(r.u32()?),
             11 => Fact::Kinds(r.digest()?),
             tag => return Err(r.unknown_tag(tag)),
         })
@@ -191,9 +191,4 @@ impl<'a> Fact<'a> {
         *r = ahead;
         Ok(())
     }
-}
-
-fn small(r: &mut Reader) -> Result<u32, DecodeError> {
-    let at = r.position();
-    u32::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: u32::MAX.into(), at })
 }

@@ -80,8 +80,7 @@ impl Unseen {
 impl Judgement {
     /// Returns the encoded judgement.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         let read = |path: &Vec<u8>| Unseen { path: path.clone(), way: Way::Content };
         let changed: Vec<Unseen>;
         let (tag, unseen): (u8, &[Unseen]) = match self {
@@ -115,13 +114,7 @@ impl Judgement {
 
     /// Decodes a judgement.
     pub fn decode(bytes: &[u8]) -> Result<Judgement, DecodeError> {
-        match bytes.first() {
-            Some(&FORMAT_VERSION) => {}
-            Some(&other) => return Err(DecodeError::Version(other)),
-            None => return Err(DecodeError::Truncated(0)),
-        }
-        let mut r = Reader::sealed(bytes)?;
-        r.u8()?;
+        let mut r = Reader::versioned_and_sealed(bytes, FORMAT_VERSION)?;
         let tag = r.u8()?;
         let mut unseen = Vec::new();
         for _ in 0..r.count()? {
@@ -148,11 +141,7 @@ impl Way {
             3 => Way::Link,
             4 => Way::Listing,
             5 => Way::Absence,
-            6 => {
-                let at = r.position();
-                let errno = u32::try_from(r.number()?);
-                Way::Error(errno.map_err(|_| DecodeError::Limit { limit: u32::MAX.into(), at })?)
-            }
+            6 => Way::Error(r.u32()?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }

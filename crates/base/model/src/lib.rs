@@ -28,6 +28,7 @@ mod fact;
 mod fingerprint;
 mod image;
 mod judgement;
+mod listed;
 mod looked;
 mod manifest;
 mod observation;
@@ -38,6 +39,7 @@ pub mod quick;
 mod result;
 mod roots;
 mod single;
+mod text;
 
 pub use action::{Action, Terminal, Variable};
 pub use bound::{Bound, Carried, Rewrite, lengths};
@@ -63,8 +65,9 @@ pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
 };
-pub use roots::{PLACEHOLDER, Roots, is_above_root, is_encoded, is_in_word};
+pub use roots::{PLACEHOLDER, Roots, is_above_root, is_encoded};
 pub use single::{NotSingle, Single};
+pub use text::{contains, contains_any, is_in_word, leading_word, trailing_word};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not

@@ -21,6 +21,13 @@ pub struct Identity {
     pub changed_ns: i64,
 }
 
+impl Identity {
+    /// Returns the device and the inode, which identify a file whatever its path is.
+    pub fn file_id(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
 /// The state of a path before the tool changed it, if the tool accessed it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {
@@ -110,7 +117,8 @@ pub enum Times {
 /// What is known about a program by its file name: how far its result can depend on the metadata of
 /// files, and which calls it makes in every run without effect on its result. For example, awk
 /// reads the clock in each run to seed `rand()`. The values are in `compiler/src/programs.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The default has the fewest allowances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Habit {
     /// How far the times of files can affect its result.
     pub times: Times,
@@ -183,31 +191,6 @@ pub enum Git {
     ByName,
     /// The set of objects as well: git shortens a name as far as it stays the only one.
     Shortened,
-}
-
-impl Habit {
-    /// The habit of a larder wrapper that runs inside the observed run.
-    pub const OF_WRAPPER: Habit = Habit {
-        times: Times::Blind,
-        compares: false,
-        directories: None,
-        clock_reads: 0,
-        zone_reads: 0,
-        tells_time: false,
-        random_reads: 0,
-        seeds_are_compared: false,
-        sorts_names: false,
-        lists_kinds: false,
-        tunes_memory: false,
-        tries_terminal: false,
-        git: None,
-        names_at_random: false,
-        names_as_tempfile: false,
-        shows_numbers: false,
-        tries_sockets: false,
-        reports: true,
-        runs_code_of_builds: false,
-    };
 }
 
 /// Returns true if Python's `tempfile` may have made up this file name: `tmp` and eight lower-case

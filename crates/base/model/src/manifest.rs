@@ -176,8 +176,7 @@ impl<'a> Manifest<'a> {
 
     /// Returns the encoded manifest.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         w.digest(&self.weak);
         w.number(self.fields.len() as u64);
         for (name, value) in &self.fields {
@@ -187,7 +186,7 @@ impl<'a> Manifest<'a> {
         w.number(self.entries.len() as u64);
         for entry in &self.entries {
             w.digest(&entry.strong);
-            w.u8(entry.observer.code());
+            w.u8(entry.observer as u8);
             entry.origin.encode(&mut w);
             w.number(entry.run_time_us);
             w.digest(&entry.made_in);
@@ -221,28 +220,17 @@ impl<'a> Manifest<'a> {
 
     /// Decodes the complete entries. Returns the reader after the last body if no body is missing.
     fn read(bytes: &'a [u8]) -> Result<(Self, Option<Reader<'a>>), DecodeError> {
-        match bytes.first() {
-            Some(&FORMAT_VERSION) => {}
-            Some(&other) => return Err(DecodeError::Version(other)),
-            None => return Err(DecodeError::Truncated(0)),
-        }
-        let mut r = Reader::new(bytes);
-        r.u8()?;
+        let mut r = Reader::versioned(bytes, FORMAT_VERSION)?;
         let weak = r.digest()?;
         let mut fields = Vec::new();
         for _ in 0..r.count()? {
             fields.push((r.bytes(FIELD_BYTES_MAX)?, r.bytes(FIELD_BYTES_MAX)?));
         }
-        let at = r.position();
-        let count = r.count()?;
-        if count > MANIFEST_ENTRIES_MAX {
-            return Err(DecodeError::Limit { limit: MANIFEST_ENTRIES_MAX as u64, at });
-        }
+        let count = r.count_up_to(MANIFEST_ENTRIES_MAX as u64)?;
         let (mut entries, mut bodies) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for _ in 0..count {
             let strong = r.digest()?;
-            let code = r.u8()?;
-            let observer = Observer::from_code(code).ok_or(r.unknown_tag(code))?;
+            let observer = r.one_of(Observer::ALL)?;
             let origin = Origin::decode(&mut r)?;
             let run_time_us = r.number()?;
             let made_in = r.digest()?;
@@ -251,11 +239,7 @@ impl<'a> Manifest<'a> {
                 code => Some(Bound::from_code(code).ok_or(r.unknown_tag(code))?),
             };
             let bound_by = r.bytes(FIELD_BYTES_MAX)?;
-            let (at, length) = (r.position(), r.number()?);
-            if length > ENTRY_BYTES_MAX {
-                return Err(DecodeError::Limit { limit: ENTRY_BYTES_MAX, at });
-            }
-            bodies.push((length as usize, r.digest()?));
+            bodies.push((r.number_up_to(ENTRY_BYTES_MAX)? as usize, r.digest()?));
             let (body, unchecked) = (&[][..], None);
             entries.push(Entry { strong, observer, origin, run_time_us, made_in, bound, bound_by, body, unchecked });
         }

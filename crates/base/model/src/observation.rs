@@ -111,8 +111,8 @@ impl OfHistory {
         [OF_HISTORY, variable, b" ", how.as_bytes()].concat()
     }
 
-    /// Returns the variable in a name that [`OfHistory::fact_name`] made, and how it counts, or `None`
-    /// if it is another name.
+    /// Returns the variable in a name that [`OfHistory::fact_name`] made, and how it counts, or
+    /// `None` if it is another name.
     pub fn of_fact_name(name: &[u8]) -> Option<(&[u8], OfHistory)> {
         let rest = name.strip_prefix(OF_HISTORY)?;
         let space = rest.iter().rposition(|&byte| byte == b' ')?;
@@ -136,8 +136,8 @@ pub const SIGNALS: &[u8] = b"=signals";
 /// after a NUL byte.
 const FOUND_ALONG_PATH: &[u8] = b"\0path";
 
-/// Returns the name of the [`EnvFact`] for what is found along `PATH` when these programs are looked
-/// for. The value is `PATH` without the directories that have none of them.
+/// Returns the name of the [`EnvFact`] for what is found along `PATH` when these programs are
+/// looked for. The value is `PATH` without the directories that have none of them.
 pub fn found_along_path<'n>(programs: impl Iterator<Item = &'n [u8]>) -> Vec<u8> {
     let parts = programs.flat_map(|program| [b"\0", program]);
     std::iter::once(FOUND_ALONG_PATH).chain(parts).collect::<Vec<_>>().concat()

@@ -5,29 +5,21 @@
 //!
 //! Unaware of: how a reason is found out, where it is counted.
 
-/// Which observer watched a recorded run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observer {
-    /// A library that is loaded into each process of the tool.
-    Preload,
-    /// The kernel, which reports system calls (seccomp user notification).
-    Kernel,
-    /// No observer: the inputs are worked out from the compiler's dependency file and its search
-    /// directories.
-    Depfile,
+crate::listed! {
+    /// Which observer watched a recorded run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Observer {
+        /// A library that is loaded into each process of the tool.
+        Preload,
+        /// The kernel, which reports system calls (seccomp user notification).
+        Kernel,
+        /// No observer: the inputs are worked out from the compiler's dependency file and its
+        /// search directories.
+        Depfile,
+    }
 }
 
 impl Observer {
-    /// Returns the number that stands for this observer in a record.
-    pub fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// Reverses [`Observer::code`]. Returns `None` for an unknown number.
-    pub fn from_code(code: u8) -> Option<Self> {
-        [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|o| o.code() == code)
-    }
-
     /// Returns the name in `LARDER_OBSERVER` and in messages.
     pub fn name(self) -> &'static str {
         match self {

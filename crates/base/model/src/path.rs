@@ -23,11 +23,29 @@ pub fn absolute(directory: &[u8], path: &[u8]) -> Vec<u8> {
     [directory, slash, path].concat()
 }
 
+/// Returns the directory that contains the last component of a path, and that component. Returns
+/// `None` if the path is a single component.
+pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    Some((&path[..slash.max(1)], &path[slash + 1..]))
+}
+
 /// Returns the directory that contains the last component of a path, or `None` if the path is a
 /// single component.
 pub fn parent(path: &[u8]) -> Option<&[u8]> {
-    let slash = path.iter().rposition(|&b| b == b'/')?;
-    Some(&path[..slash.max(1)])
+    split(path).map(|(directory, _)| directory)
+}
+
+/// Returns the path without slashes at its end. Nothing is left of `/`.
+pub fn without_slashes(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    &path[..end]
+}
+
+/// Returns the ending of the file name with its dot, which is empty if there is none.
+pub fn ending(path: &[u8]) -> &[u8] {
+    let name = file_name(path);
+    name.iter().rposition(|&b| b == b'.').map_or(b"", |dot| &name[dot..])
 }
 
 /// Resolves `..` in an absolute path as text. The result is a different file if a component before

@@ -24,7 +24,7 @@ use crate::{Blob, DecodeError, Reader, Rewrite, Writer};
 pub const INLINE_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: u64 = 64 << 10;
 /// The maximum number of roots in a record. [`crate::Roots`] has fewer.
-const ROOTS_MAX: usize = 255;
+const ROOTS_MAX: u64 = 255;
 
 /// The content of a file or of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +37,35 @@ pub enum Content<'a> {
 
 /// The tool's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams<'a> {
+pub enum Streams<T> {
     /// Standard output and standard error went to different places.
     Apart {
         /// Standard output.
-        stdout: Content<'a>,
+        stdout: T,
         /// Standard error.
-        stderr: Content<'a>,
+        stderr: T,
     },
     /// Standard output and standard error went to one file, so their order is kept.
-    Together(Content<'a>),
+    Together(T),
+}
+
+impl<T> Streams<T> {
+    /// Returns the messages in another form.
+    pub fn map<'s, U>(&'s self, form: impl Fn(&'s T) -> U) -> Streams<U> {
+        match self {
+            Streams::Apart { stdout, stderr } => Streams::Apart { stdout: form(stdout), stderr: form(stderr) },
+            Streams::Together(both) => Streams::Together(form(both)),
+        }
+    }
+
+    /// Returns standard output, then standard error, or both in one.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let (first, second) = match self {
+            Streams::Apart { stdout, stderr } => (stdout, Some(stderr)),
+            Streams::Together(both) => (both, None),
+        };
+        std::iter::once(first).chain(second)
+    }
 }
 
 /// The permission bits of an output, and how they are applied.
@@ -58,37 +77,38 @@ pub struct FileMode {
     pub rule: ModeRule,
 }
 
-/// How the mode that was asked for becomes the mode of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModeRule {
-    /// The mode of a new file. The caller's umask is applied.
-    Masked,
-    /// The mode of a new file without the caller's umask, because the tool had set another umask.
-    Exact,
-    /// The mode is set at the end, also if the file existed before.
-    Set,
-    /// The mode of a new file as with `Masked`. Then execute bits are added as far as the umask
-    /// allows, also if the file existed before. Linkers do so.
-    Executable,
+crate::listed! {
+    /// How the mode that was asked for becomes the mode of the file.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ModeRule {
+        /// The mode of a new file. The caller's umask is applied.
+        Masked,
+        /// The mode of a new file without the caller's umask, because the tool had set another
+        /// umask.
+        Exact,
+        /// The mode is set at the end, also if the file existed before.
+        Set,
+        /// The mode of a new file as with `Masked`. Then execute bits are added as far as the umask
+        /// allows, also if the file existed before. Linkers do so.
+        Executable,
+    }
 }
 
-impl ModeRule {
-    const ALL: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Exact, ModeRule::Set, ModeRule::Executable];
-}
-
-/// How the tool put a file in place. This decides what happens to a file that is already there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// Opened with `O_TRUNC`: symbolic links are followed, and the mode and the hard links of the
-    /// existing file stay.
-    Truncate,
-    /// A non-empty regular file, or a symbolic link to one, is unlinked first and a new file is
-    /// made. Anything else is opened and written.
-    Replace,
-    /// A new file is renamed over whatever was there.
-    Rename,
-    /// An existing file or symbolic link is unlinked first, even if it is empty.
-    Unlink,
+crate::listed! {
+    /// How the tool put a file in place. This decides what happens to a file that is already there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Placement {
+        /// Opened with `O_TRUNC`: symbolic links are followed, and the mode and the hard links of
+        /// the existing file stay.
+        Truncate,
+        /// A non-empty regular file, or a symbolic link to one, is unlinked first and a new file is
+        /// made. Anything else is opened and written.
+        Replace,
+        /// A new file is renamed over whatever was there.
+        Rename,
+        /// An existing file or symbolic link is unlinked first, even if it is empty.
+        Unlink,
+    }
 }
 
 /// One thing that a run left behind.
@@ -121,16 +141,16 @@ pub struct Output<'a> {
     /// The kind of output, with its content.
     pub kind: OutputKind<'a>,
     /// The mtime that the output gets.
-    pub modified: Modified<'a>,
+    pub modified: Modified<&'a [u8]>,
 }
 
 /// The mtime of an output. Some commands set it, for example `cp -p`, `touch -r` and `tar`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Modified<'a> {
+pub enum Modified<P> {
     /// The time when it is written or put in place.
     Written,
     /// The mtime of this file: a path that the command accessed, with its root replaced.
-    As(&'a [u8]),
+    As(P),
     /// A fixed time, in nanoseconds since 1970.
     At(u64),
 }
@@ -157,14 +177,14 @@ pub struct ActionResult<'a> {
     /// How paths in standard output and in standard error are rewritten in another place.
     pub messages: [Rewrite; 2],
     /// The messages on standard output and standard error.
-    pub streams: Streams<'a>,
+    pub streams: Streams<Content<'a>>,
     /// The outputs in the order in which they are put in place.
     pub outputs: Vec<Output<'a>>,
 }
 
 impl<'a> ActionResult<'a> {
     /// Makes the result of a command that succeeded, wrote these messages and left no outputs.
-    pub fn of(streams: Streams<'a>) -> Self {
+    pub fn of(streams: Streams<Content<'a>>) -> Self {
         ActionResult {
             exit_code: 0,
             repeatable: true,
@@ -185,15 +205,7 @@ impl<'a> ActionResult<'a> {
 
     /// Returns the size of all files and messages.
     pub fn size_bytes(&self) -> u64 {
-        let streams = match &self.streams {
-            Streams::Apart { stdout, stderr } => stdout.size_bytes() + stderr.size_bytes(),
-            Streams::Together(both) => both.size_bytes(),
-        };
-        let files = self.outputs.iter().map(|output| match &output.kind {
-            OutputKind::File { content, .. } => content.size_bytes(),
-            _ => 0,
-        });
-        streams + files.sum::<u64>()
+        self.contents().map(|content| content.size_bytes()).sum()
     }
 
     /// Appends the encoded result.
@@ -203,18 +215,9 @@ impl<'a> ActionResult<'a> {
         w.number(self.consumed_bytes);
         w.number(self.origin.len() as u64);
         self.origin.iter().for_each(|root| w.bytes(root));
-        self.messages.iter().for_each(|rewrite| w.u8(rewrite.code()));
-        match self.streams {
-            Streams::Apart { stdout, stderr } => {
-                w.u8(0);
-                stdout.encode(w);
-                stderr.encode(w);
-            }
-            Streams::Together(both) => {
-                w.u8(1);
-                both.encode(w);
-            }
-        }
+        self.messages.iter().for_each(|rewrite| w.u8(*rewrite as u8));
+        w.u8(matches!(self.streams, Streams::Together(_)).into());
+        self.streams.iter().for_each(|content| content.encode(w));
         w.number(self.outputs.len() as u64);
         for output in &self.outputs {
             w.bytes(output.path);
@@ -225,17 +228,11 @@ impl<'a> ActionResult<'a> {
 
     /// Reads a result.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let at = r.position();
-        let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
+        let exit_code = r.number_up_to(u8::MAX.into())? as u8;
         let repeatable = r.flag()?;
         let consumed_bytes = r.number()?;
-        let at = r.position();
-        let count = r.count()?;
-        if count > ROOTS_MAX {
-            return Err(DecodeError::Limit { limit: ROOTS_MAX as u64, at });
-        }
-        let origin = (0..count).map(|_| r.bytes(PATH_BYTES_MAX)).collect::<Result<_, _>>()?;
-        let messages = [rewrite(r)?, rewrite(r)?];
+        let origin = (0..r.count_up_to(ROOTS_MAX)?).map(|_| r.bytes(PATH_BYTES_MAX)).collect::<Result<_, _>>()?;
+        let messages = [r.one_of(Rewrite::ALL)?, r.one_of(Rewrite::ALL)?];
         let streams = match r.u8()? {
             0 => Streams::Apart { stdout: Content::decode(r)?, stderr: Content::decode(r)? },
             1 => Streams::Together(Content::decode(r)?),
@@ -251,16 +248,16 @@ impl<'a> ActionResult<'a> {
 
     /// Returns every blob that the result needs.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> {
-        let streams = match self.streams {
-            Streams::Apart { stdout, stderr } => [Some(stdout), Some(stderr)],
-            Streams::Together(both) => [Some(both), None],
-        };
+        self.contents().filter_map(|content| if let Content::Blob(blob) = content { Some(blob) } else { None })
+    }
+
+    /// Returns the contents of messages and files.
+    fn contents(&self) -> impl Iterator<Item = Content<'a>> {
         let files = self.outputs.iter().filter_map(|output| match output.kind {
             OutputKind::File { content, .. } => Some(content),
             _ => None,
         });
-        let blob = |content| if let Content::Blob(blob) = content { Some(blob) } else { None };
-        streams.into_iter().flatten().chain(files).filter_map(blob)
+        self.streams.iter().copied().chain(files)
     }
 }
 
@@ -284,8 +281,7 @@ impl<'a> Content<'a> {
             }
             Content::Blob(blob) => {
                 w.u8(1);
-                w.digest(&blob.digest);
-                w.number(blob.size_bytes);
+                w.blob(blob);
             }
         }
     }
@@ -293,32 +289,20 @@ impl<'a> Content<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match r.u8()? {
             0 => Ok(Content::Inline(r.bytes(INLINE_BYTES_MAX as u64)?)),
-            1 => Ok(Content::Blob(Blob { digest: r.digest()?, size_bytes: r.number()? })),
+            1 => Ok(Content::Blob(r.blob(u64::MAX)?)),
             tag => Err(r.unknown_tag(tag)),
         }
     }
 }
 
-fn rewrite(r: &mut Reader) -> Result<Rewrite, DecodeError> {
-    let code = r.u8()?;
-    Rewrite::from_code(code).ok_or(r.unknown_tag(code))
-}
-
 impl FileMode {
     fn encode(self, w: &mut Writer) {
         w.number(u64::from(self.bits));
-        w.u8(ModeRule::ALL.iter().position(|rule| *rule == self.rule).unwrap_or_default() as u8);
+        w.u8(self.rule as u8);
     }
 
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let at = r.position();
-        let bits = r.number()?;
-        if bits > 0o7777 {
-            return Err(DecodeError::Limit { limit: 0o7777, at });
-        }
-        let tag = r.u8()?;
-        let rule = *ModeRule::ALL.get(usize::from(tag)).ok_or(r.unknown_tag(tag))?;
-        Ok(FileMode { bits: bits as u32, rule })
+        Ok(FileMode { bits: r.number_up_to(0o7777)? as u32, rule: r.one_of(ModeRule::ALL)? })
     }
 }
 
@@ -327,14 +311,9 @@ impl<'a> OutputKind<'a> {
         match self {
             OutputKind::File { placement, mode, rewrite, content } => {
                 w.u8(1);
-                w.u8(match placement {
-                    Placement::Truncate => 0,
-                    Placement::Replace => 1,
-                    Placement::Rename => 2,
-                    Placement::Unlink => 3,
-                });
+                w.u8(*placement as u8);
                 mode.encode(w);
-                w.u8(rewrite.code());
+                w.u8(*rewrite as u8);
                 content.encode(w);
             }
             OutputKind::Link(target) => {
@@ -351,17 +330,12 @@ impl<'a> OutputKind<'a> {
 
     fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            1 => {
-                let placement = match r.u8()? {
-                    0 => Placement::Truncate,
-                    1 => Placement::Replace,
-                    2 => Placement::Rename,
-                    3 => Placement::Unlink,
-                    tag => return Err(r.unknown_tag(tag)),
-                };
-                let mode = FileMode::decode(r)?;
-                OutputKind::File { placement, mode, rewrite: rewrite(r)?, content: Content::decode(r)? }
-            }
+            1 => OutputKind::File {
+                placement: r.one_of(Placement::ALL)?,
+                mode: FileMode::decode(r)?,
+                rewrite: r.one_of(Rewrite::ALL)?,
+                content: Content::decode(r)?,
+            },
             2 => OutputKind::Link(r.bytes(PATH_BYTES_MAX)?),
             3 => OutputKind::Directory(FileMode::decode(r)?),
             4 => OutputKind::Removed,
@@ -370,7 +344,18 @@ impl<'a> OutputKind<'a> {
     }
 }
 
-impl<'a> Modified<'a> {
+impl Modified<Vec<u8>> {
+    /// Returns the mtime with a borrowed path.
+    pub fn borrowed(&self) -> Modified<&[u8]> {
+        match self {
+            Modified::Written => Modified::Written,
+            Modified::As(path) => Modified::As(path),
+            Modified::At(nanoseconds) => Modified::At(*nanoseconds),
+        }
+    }
+}
+
+impl<'a> Modified<&'a [u8]> {
     fn encode(&self, w: &mut Writer) {
         match self {
             Modified::Written => w.u8(0),

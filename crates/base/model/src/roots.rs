@@ -11,6 +11,7 @@
 //! program of a check `cmTC_a2f27`. A name by chance is replaced in the same way, with numbers from
 //! 128 on.
 
+use crate::is_in_word;
 use crate::path::is_in;
 
 /// The byte that begins a placeholder. The number of the root (from 1) or of the name by chance
@@ -62,8 +63,8 @@ impl Roots {
 
     /// Everything that differs in another run of the same build: names by chance first, then roots.
     /// Two runs of one action have the same number of names by chance, because the names are keyed.
-    pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
-        self.names.iter().chain(&self.roots)
+    pub fn all(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.names.iter().chain(&self.roots).map(Vec::as_slice)
     }
 
     /// Returns the roots, in the order of their numbers.
@@ -73,7 +74,11 @@ impl Roots {
 
     /// Returns the longest root that is a prefix of `path` by whole components, and its index.
     fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| !root.is_empty() && is_in(path, root);
+        self.longest(|root| !root.is_empty() && is_in(path, root))
+    }
+
+    /// Returns the longest root that `fits`, and its index.
+    fn longest(&self, fits: impl Fn(&[u8]) -> bool) -> Option<(usize, &[u8])> {
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
     }
@@ -81,6 +86,13 @@ impl Roots {
     /// Returns true if `path` is in none of the roots.
     pub fn is_outside(&self, path: &[u8]) -> bool {
         self.leading(path).is_none()
+    }
+
+    /// Returns `path` with its root and names by chance replaced.
+    pub fn encoded_path(&self, path: &[u8]) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        self.encode_path(path, &mut encoded);
+        encoded
     }
 
     /// Appends `path` to `to`, with its root and names by chance replaced.
@@ -145,6 +157,12 @@ impl Roots {
         Some((NAMES_FROM + found as u8, &self.names[found]))
     }
 
+    /// Reverses [`Roots::encode_names`]. Returns `None` if [`Roots::decode_names`] returns false.
+    pub fn decoded_names(&self, encoded: &[u8]) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        self.decode_names(encoded, &mut names).then_some(names)
+    }
+
     /// Reverses [`Roots::encode_names`]. Returns false if `encoded` has the placeholder of a root,
     /// or of a name by chance that this run does not have.
     #[must_use]
@@ -158,6 +176,13 @@ impl Roots {
         }
         to.extend_from_slice(encoded);
         true
+    }
+
+    /// Returns the path that `encoded` means in this place, or `None` if this place does not have
+    /// such a root or name by chance.
+    pub fn decoded_path(&self, encoded: &[u8]) -> Option<Vec<u8>> {
+        let mut path = Vec::new();
+        self.decode_path(encoded, &mut path).then_some(path)
     }
 
     /// Appends the path that `encoded` means in this place to `to`. Returns false if this place
@@ -253,8 +278,7 @@ impl Roots {
                 shapes: Vec::new(),
                 roots: self.roots.iter().map(|r| if r == root { Vec::new() } else { r.clone() }).collect(),
             };
-            let mut encoded = Vec::new();
-            others.encode_path(root, &mut encoded);
+            let encoded = others.encoded_path(root);
             (encoded != *root).then_some((index as u8 + 1, encoded))
         })
     }
@@ -262,12 +286,10 @@ impl Roots {
     /// Returns the longest root at the beginning of `text` that is followed by a full stop and then
     /// by white space or nothing.
     fn ends_a_sentence(&self, text: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| match text.strip_prefix(root) {
+        self.longest(|root| match text.strip_prefix(root) {
             Some([b'.', rest @ ..]) => rest.first().is_none_or(u8::is_ascii_whitespace),
             _ => false,
-        };
-        let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
-        found.map(|(index, root)| (index, root.as_slice()))
+        })
     }
 
     /// Returns true if [`Roots::encode_text`] takes the beginning of `path` for a root although the
@@ -281,9 +303,7 @@ impl Roots {
     }
 
     fn embedded(&self, text: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| text.starts_with(root) && text.get(root.len()).is_none_or(|&next| !is_name(next));
-        let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
-        found.map(|(index, root)| (index, root.as_slice()))
+        self.longest(|root| text.starts_with(root) && text.get(root.len()).is_none_or(|&next| !is_name(next)))
     }
 }
 
@@ -314,11 +334,6 @@ fn begins_a_path(before: &[u8]) -> bool {
         [.., last] => !is_name(*last) && *last != b'/',
         [] => true,
     }
-}
-
-/// Returns true if the byte can be part of a word for a preprocessor: of an identifier or a number.
-pub fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Returns true if `byte` after a root makes it part of a longer name.

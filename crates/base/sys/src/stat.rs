@@ -37,6 +37,13 @@ impl FileType {
     }
 }
 
+impl Stat {
+    /// Returns the device and the inode, which identify a file whatever its path is.
+    pub fn file_id(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
 /// The result of one `stat` or `lstat`. It has all that the stat cache compares (a *stamp*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {

@@ -8,9 +8,9 @@
 mod flags;
 
 use self::flags::Argument;
-use crate::names::{stem, without_target};
+use crate::names::base_name;
 use crate::response::{self, ResponseFiles};
-use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
+use crate::{Family, Invocation, StandardInput};
 
 /// Programs that read standard input if no file is named.
 const READ_INPUT: &[&[u8]] = &[b"as", b"gas", b"llvm-as", b"strings"];
@@ -33,16 +33,7 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Invocation {
             source = word.clone();
         }
     }
-    Invocation {
-        family: Family::Binutils,
-        stage: Stage::End,
-        source,
-        output,
-        depfile: None,
-        asks_processor: false,
-        standard_input: StandardInput::Unread,
-        environment: EnvironmentRule::Listed,
-    }
+    Invocation { source, output, ..Invocation::of(Family::Binutils) }
 }
 
 /// Returns true if an argument makes a program print timings or draw a random number. For example,
@@ -77,7 +68,7 @@ pub(crate) fn is_quiet_linker_word(word: &[u8]) -> bool {
 /// `-`. The answer is `Unknown` if it may do so: the word after an unknown option may be its value,
 /// so it does not count as a file.
 pub fn binutils_input(program: &[u8], arguments: &[Vec<u8>]) -> StandardInput {
-    let base = without_target(stem(program));
+    let base = base_name(program);
     let is = |name: &[u8]| arguments.iter().any(|word| word == name);
     let from_file = arguments.iter().any(|word| word.starts_with(b"@"));
     if base.ends_with(b"ar") && (is(b"M") || is(b"-M") || from_file) {

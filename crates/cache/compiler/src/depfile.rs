@@ -2,7 +2,7 @@
 //!
 //! Unaware of: flags, and whether an output is requested at all.
 
-use larder_model::path::file_name;
+use larder_model::path::{ending, file_name};
 
 /// Returns the depfile of `-MD` and `-MMD` without `-MF`: next to the output of `-o`, otherwise in
 /// the working directory and named after the source. gcc and clang agree.
@@ -18,12 +18,9 @@ pub(crate) fn default_output(source: &[u8], ending: &[u8]) -> Vec<u8> {
     with_ending(file_name(source), ending)
 }
 
-/// Returns the path with `ending` instead of the last component's extension. Both include the dot.
-fn with_ending(path: &[u8], ending: &[u8]) -> Vec<u8> {
-    let name_at = path.len() - file_name(path).len();
-    let dot = path[name_at..].iter().rposition(|&c| c == b'.');
-    let stem = dot.map_or(path, |dot| &path[..name_at + dot]);
-    [stem, ending].concat()
+/// Returns the path with another ending.
+fn with_ending(path: &[u8], new: &[u8]) -> Vec<u8> {
+    [&path[..path.len() - ending(path).len()], new].concat()
 }
 
 #[cfg(test)]

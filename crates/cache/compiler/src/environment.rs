@@ -13,14 +13,18 @@
 //!
 //! Unaware of: what a value means.
 
-use crate::{EnvironmentRule, Family};
+use crate::Family;
 use larder_model::Variable;
 
 /// Returns the variables to key, sorted by name. `all` is the whole environment as (name, value).
 pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
-    let keyed = all.iter().filter(|(name, _)| is_keyed(family, name) || name == b"PATH");
+    selected(all, |name| is_keyed(family, name) || name == b"PATH")
+}
+
+fn selected(all: &[(Vec<u8>, Vec<u8>)], is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Variable> {
+    let wanted = all.iter().filter(|(name, _)| is_wanted(name));
     let mut variables: Vec<_> =
-        keyed.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
+        wanted.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
     variables
 }
@@ -58,23 +62,15 @@ pub fn is_search_path_of_compilers(name: &[u8]) -> bool {
 /// Returns the variables that the loader and libc read without an observable `getenv`, except
 /// `PATH`, sorted by name.
 pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
-    let read = all.iter().filter(|(name, _)| within(name, LIBC) && name != b"PATH");
-    let mut variables: Vec<_> =
-        read.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
-    variables.sort_by(|a, b| a.name.cmp(&b.name));
-    variables
+    selected(all, |name| within(name, LIBC) && name != b"PATH")
 }
 
 /// Returns true if no observation is needed when the tool asks for this variable: it is in the key,
 /// or it cannot affect the result.
 pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
-    let reachless = match family.environment_rule() {
-        EnvironmentRule::Listed => {
-            within(name, CANNOT_REACH_RESULT) || family == Family::Rustc && within(name, CANNOT_REACH_CRATE)
-        }
-        EnvironmentRule::Whole => false,
-    };
-    reachless || is_keyed(family, name)
+    let is_reachless =
+        || within(name, CANNOT_REACH_RESULT) || family == Family::Rustc && within(name, CANNOT_REACH_CRATE);
+    !family.keys_whole_environment() && is_reachless() || is_keyed(family, name)
 }
 
 /// Returns true if gcc and clang use this variable for terminals only.
@@ -82,7 +78,7 @@ pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
 /// gcc asks for `TERM` before it checks for a terminal. If neither standard output nor standard
 /// error is a terminal, the answer needs no observation.
 pub fn matters_on_terminal_only(family: Family, name: &[u8]) -> bool {
-    family.environment_rule() == EnvironmentRule::Listed && within(name, FOR_TERMINALS)
+    !family.keys_whole_environment() && within(name, FOR_TERMINALS)
 }
 
 fn is_keyed(family: Family, name: &[u8]) -> bool {

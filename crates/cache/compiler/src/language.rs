@@ -2,6 +2,8 @@
 //!
 //! Unaware of: whether the file exists, and what is in it.
 
+use larder_model::path::ending;
+
 /// What the compiler takes a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceKind {
@@ -22,9 +24,7 @@ pub fn is_source(path: &[u8]) -> bool {
 
 /// Returns what a file is by its extension.
 pub(crate) fn of_file(path: &[u8]) -> SourceKind {
-    let name = path.rsplit(|&c| c == b'/').next().unwrap_or(path);
-    let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return SourceKind::Linked };
-    let ending = &name[dot + 1..];
+    let Some(ending) = ending(path).strip_prefix(b".") else { return SourceKind::Linked };
     let among = |endings: &[&str]| endings.iter().any(|e| e.as_bytes() == ending);
     if among(SOURCES) {
         SourceKind::Source

@@ -110,23 +110,17 @@ impl Family {
         }
     }
 
-    /// Returns which part of the environment the key contains.
-    pub fn environment_rule(self) -> EnvironmentRule {
-        match self {
-            Family::Gcc | Family::Clang | Family::Binutils | Family::Rustc => EnvironmentRule::Listed,
-            Family::Generic | Family::Command => EnvironmentRule::Whole,
-        }
+    /// Returns true for GCC and Clang, which understand the same command lines.
+    pub fn is_gcc_or_clang(self) -> bool {
+        matches!(self, Family::Gcc | Family::Clang)
     }
-}
 
-/// Which environment variables are keyed before anything was observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EnvironmentRule {
-    /// Only the variables on the family's list.
-    Listed,
-    /// All variables except a documented list, because a script can read its environment
-    /// unobserved.
-    Whole,
+    /// Returns true if the key contains all environment variables except a documented list, because
+    /// a script can read its environment unobserved. For the other families, it contains only the
+    /// variables on the family's list.
+    pub fn keys_whole_environment(self) -> bool {
+        matches!(self, Family::Generic | Family::Command)
+    }
 }
 
 /// A command whose result can be cached.
@@ -149,8 +143,21 @@ pub struct Invocation {
     pub asks_processor: bool,
     /// Tells whether standard input is an input.
     pub standard_input: StandardInput,
-    /// Which environment variables are keyed.
-    pub environment: EnvironmentRule,
+}
+
+impl Invocation {
+    /// Returns the invocation of a command that names no files and reads no standard input.
+    pub(crate) fn of(family: Family) -> Invocation {
+        Invocation {
+            family,
+            stage: Stage::End,
+            source: Vec::new(),
+            output: None,
+            depfile: None,
+            asks_processor: false,
+            standard_input: StandardInput::Unread,
+        }
+    }
 }
 
 /// How far a command goes. This decides which programs a compiler driver starts.

@@ -4,14 +4,15 @@
 //! Unaware of: where the program is, and what it really is. Only the name is known; the caller may
 //! check it.
 
+use larder_model::path::file_name;
+
 use crate::Family;
 
 /// Returns the family of the tool with this file name. Its directory, `.exe`, its version and a
 /// target prefix do not matter. For example, `x86_64-linux-gnu-gcc-12` belongs to `Gcc`. Returns
 /// `None` if larder does not take the program for a compiler.
 pub fn family_of(tool_name: &[u8]) -> Option<Family> {
-    let stem = stem(tool_name);
-    let base = without_target(stem);
+    let base = base_name(tool_name);
     match base {
         b"gcc" | b"g++" | b"cc" | b"c++" => Some(Family::Gcc),
         b"clang" | b"clang++" => Some(Family::Clang),
@@ -59,7 +60,7 @@ const BINUTILS: &[&str] = &[
 
 /// Returns true if a masquerading link of this name stands for a compiler.
 pub fn is_masquerade_name(name: &[u8]) -> bool {
-    matches!(family_of(name), Some(Family::Gcc | Family::Clang))
+    family_of(name).is_some_and(Family::is_gcc_or_clang)
 }
 
 /// Returns true if the program with this file name replaces an existing output regardless of what
@@ -100,14 +101,13 @@ pub fn opens_output(program: &[u8]) -> bool {
 }
 
 fn is_listed(program: &[u8], names: &[&str]) -> bool {
-    let base = without_target(stem(program));
-    names.iter().any(|name| name.as_bytes() == base)
+    names.iter().any(|name| name.as_bytes() == base_name(program))
 }
 
 /// Returns true if the program with this file name makes its output executable, as far as the umask
 /// allows.
 pub fn adds_execute(program: &[u8]) -> bool {
-    let base = without_target(stem(program));
+    let base = base_name(program);
     replaces_output(program) && (base.starts_with(b"ld") || base == b"gold" || base == b"collect2")
 }
 
@@ -181,12 +181,16 @@ const ARCHITECTURES: &[&str] = &[
     "xtensa",
 ];
 
+/// Returns the file name of a program without target and version.
+pub(crate) fn base_name(program: &[u8]) -> &[u8] {
+    without_target(stem(program))
+}
+
 /// Returns the file name without `.exe`, without mingw's thread model, and without a version.
-pub(crate) fn stem(name: &[u8]) -> &[u8] {
-    let file = name.rsplit(|&c| c == b'/').next().unwrap_or(name);
+fn stem(name: &[u8]) -> &[u8] {
     let file = [".exe", "-posix", "-win32"]
         .iter()
-        .fold(file, |file, suffix| file.strip_suffix(suffix.as_bytes()).unwrap_or(file));
+        .fold(file_name(name), |file, suffix| file.strip_suffix(suffix.as_bytes()).unwrap_or(file));
     let end = file.iter().rposition(|c| !c.is_ascii_digit() && *c != b'.').map_or(0, |at| at + 1);
     let stem = &file[..end];
     if end < file.len() { stem.strip_suffix(b"-").unwrap_or(stem) } else { stem }
@@ -194,7 +198,7 @@ pub(crate) fn stem(name: &[u8]) -> &[u8] {
 
 /// Returns what follows a target prefix such as `x86_64-linux-gnu-`, or the whole name if there is
 /// none, as in `my-clang`.
-pub(crate) fn without_target(stem: &[u8]) -> &[u8] {
+fn without_target(stem: &[u8]) -> &[u8] {
     let Some(dash) = stem.iter().rposition(|&c| c == b'-') else { return stem };
     let first = stem.split(|&c| c == b'-').next().unwrap_or(stem);
     let is_target = ARCHITECTURES.iter().any(|architecture| first.starts_with(architecture.as_bytes()));
@@ -205,9 +209,8 @@ pub(crate) fn without_target(stem: &[u8]) -> &[u8] {
 /// and version. The file name itself counts because
 /// `lto1` and `m4` end in a digit that is not a version.
 pub(crate) fn is_named(program: &[u8], names: &[&str]) -> bool {
-    let base = without_target(stem(program));
-    let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
-    names.iter().any(|name| name.as_bytes() == base || name.as_bytes() == file)
+    let base = base_name(program);
+    names.iter().any(|name| name.as_bytes() == base || name.as_bytes() == file_name(program))
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@
 //!
 //! Unaware of: roots, and what the texts contain.
 
+use larder_model::contains;
+use larder_model::path::file_name;
+
 use crate::flag::{Columns, Paths, Preprocess, Role};
 use crate::language::{self, SourceKind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
-use crate::{Family, Invocation, Stage, binutils};
+use crate::{Invocation, Stage, binutils};
 
 /// The arguments of a compile, by what the compiler does with the paths in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,7 +79,7 @@ pub fn naming(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Option<Naming
 impl Invocation {
     /// Returns true if this is a compiler's command that stops before linking.
     pub fn compiles(&self) -> bool {
-        matches!(self.family, Family::Gcc | Family::Clang) && self.stage != Stage::End
+        self.family.is_gcc_or_clang() && self.stage != Stage::End
     }
 }
 
@@ -97,7 +100,7 @@ impl Naming {
         let role = if mixes { Role::Other } else { table::role(list.unwrap_or(word)) };
         // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
         // it out would lose its other parts.
-        let hides = mixes && word.windows(3).any(|part| part == b",-M");
+        let hides = mixes && contains(word, ",-M");
         let is_transformed = paths == Paths::Transformed && !is_quiet_assembler_list(word);
         let transforms = is_transformed || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
@@ -144,7 +147,7 @@ impl Naming {
                 let path = argument(&whole);
                 if !path.starts_with(b"/") {
                     self.system.push(path.to_vec());
-                    if path.windows(2).any(|part| part == b"..") {
+                    if contains(path, "..") {
                         self.shortened.push(whole.clone());
                     }
                 }
@@ -186,9 +189,8 @@ fn is_mixed_list(list: &[u8]) -> bool {
 /// Judges by the file name. Any other file that a linker is given may be a linker script, which can
 /// use the sizes of sections.
 fn is_object_or_library(path: &[u8]) -> bool {
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    let is_versioned = name.windows(4).any(|part| part == b".so.");
-    is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
+    let name = file_name(path);
+    contains(name, ".so.") || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Options of the assembler that only choose instructions, warnings or the kind of the stack.

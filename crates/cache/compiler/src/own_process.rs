@@ -6,6 +6,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use larder_model::{contains, contains_any};
+use memchr::memmem;
+
 /// The meaning of `$$` in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signs {
@@ -34,7 +37,7 @@ pub struct OwnProcess {
 
 /// Returns what a text does with the process id of its own process.
 pub fn own_process(text: &[u8], signs: Signs) -> OwnProcess {
-    let braces = memchr::memmem::find(text, b"${$}").is_some();
+    let braces = contains(text, "${$}");
     let mut found = OwnProcess { named: braces, alone: braces, ..OwnProcess::default() };
     for word in numbers(text, signs) {
         match known_line(line_of(text, word.start)) {
@@ -52,7 +55,7 @@ pub fn own_process(text: &[u8], signs: Signs) -> OwnProcess {
 
 /// Returns true if the text contains `$$` or `${$}`, whichever process that would stand for.
 pub fn holds_own_process(text: &[u8]) -> bool {
-    memchr::memmem::find(text, b"$$").is_some() || memchr::memmem::find(text, b"${$}").is_some()
+    contains_any(text, &["$$", "${$}"])
 }
 
 /// Returns where the process id is used. `\$$name` does not count, because it is a literal `$`
@@ -64,7 +67,7 @@ fn numbers(text: &[u8], signs: Signs) -> impl Iterator<Item = Range<usize>> {
         let backslashes = text[..word.start].iter().rev().take_while(|byte| **byte == b'\\').count();
         signs == Signs::Number && backslashes % 2 == 1 && text.get(word.end).is_some_and(is_name)
     };
-    let words = memchr::memmem::find_iter(text, word).map(move |at| at..at + word.len());
+    let words = memmem::find_iter(text, word).map(move |at| at..at + word.len());
     words.filter(move |word| !is_escaped(word))
 }
 
@@ -80,9 +83,7 @@ fn puts_signs_together(text: &[u8]) -> bool {
             value.trim_ascii() == b"$$"
         }
     };
-    let unread = [&b"$(value"[..], b"${value"];
-    unread.iter().any(|word| memchr::memmem::find(text, word).is_some())
-        || memchr::memmem::find_iter(text, b"$$").any(is_value)
+    contains_any(text, &["$(value", "${value"]) || memmem::find_iter(text, b"$$").any(is_value)
 }
 
 /// Returns the line around `at`, cut off at `LINE_BYTES_MAX` on both sides. Without this limit a
@@ -163,7 +164,7 @@ fn is_calculated(text: &[u8], word: Range<usize>) -> bool {
     let from = word.start.saturating_sub(LINE_BYTES_MAX);
     let line = memchr::memrchr(b'\n', &text[from..word.start]).map_or(from, |line| from + line + 1);
     let (before, after) = (&text[line..word.start], &text[word.end..]);
-    let last = |word: &[u8]| memchr::memmem::rfind(before, word);
+    let last = |word: &[u8]| memmem::rfind(before, word);
     let calls = || CALCULATORS.iter().any(|word| last(word.as_bytes()).is_some());
     let operates = || operates(after.iter().copied()) || operates(before.iter().rev().copied());
     last(b"((") > last(b"))") || is_alone(text, word) && (calls() || operates())

@@ -8,7 +8,7 @@ use crate::language::{self, SourceKind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
 use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile, rust};
-use larder_model::Bypass;
+use larder_model::{Bypass, contains};
 
 /// Parses `arguments`, which do not contain `argv[0]`.
 ///
@@ -25,7 +25,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
         Family::Gcc | Family::Clang | Family::Generic => {}
     }
     let arguments = response::expand(arguments, files)?;
-    let mut typed = Typed::new(family);
+    let mut typed = Typed { output_ending: b".o", ..Typed::default() };
     let mut words = arguments.iter().map(Vec::as_slice);
     while let Some(word) = words.next() {
         if typed.only_files || !word.starts_with(b"-") || word == b"-" {
@@ -41,7 +41,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     }
     typed.too_hard |= binutils::ask_for_statistics(&arguments, files);
     typed.asks_processor |= family == Family::Generic || arguments.iter().any(|word| names_native(word));
-    typed.mean()
+    typed.mean(family)
 }
 
 /// Returns the invocation of an arbitrary command. Nothing is known about it, so all that it does
@@ -49,14 +49,10 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
 fn any_command(arguments: &[Vec<u8>]) -> Invocation {
     let file = arguments.iter().find(|word| !word.starts_with(b"-"));
     Invocation {
-        family: Family::Command,
-        stage: Stage::End,
         source: file.cloned().unwrap_or_default(),
-        output: None,
-        depfile: None,
         asks_processor: true,
         standard_input: StandardInput::Unknown,
-        environment: Family::Command.environment_rule(),
+        ..Invocation::of(Family::Command)
     }
 }
 
@@ -64,13 +60,12 @@ fn any_command(arguments: &[Vec<u8>]) -> Invocation {
 /// stands. A false positive costs hits on other processors; a false negative would give wrong
 /// results.
 fn names_native(word: &[u8]) -> bool {
-    const NATIVE: &[u8] = b"=native";
-    word == b"native" || word.windows(NATIVE.len()).any(|part| part == NATIVE)
+    word == b"native" || contains(word, "=native")
 }
 
 /// The sum of the flags and files seen so far.
+#[derive(Default)]
 struct Typed<'a> {
-    family: Family,
     only_files: bool,
     /// `-c`: stops after making an object file of each source.
     compiles: bool,
@@ -92,26 +87,6 @@ struct Typed<'a> {
 }
 
 impl<'a> Typed<'a> {
-    fn new(family: Family) -> Self {
-        Typed {
-            family,
-            only_files: false,
-            compiles: false,
-            stops_early: false,
-            too_hard: false,
-            asks_processor: false,
-            language: None,
-            sources: Vec::new(),
-            linked: Vec::new(),
-            standard_input: false,
-            output: None,
-            output_ending: b".o",
-            dependencies: false,
-            depfile: None,
-            names_unknown: false,
-        }
-    }
-
     fn flag(&mut self, meaning: Meaning, value: &'a [u8]) {
         match meaning {
             Meaning::Bitcode => self.output_ending = b".bc",
@@ -172,15 +147,15 @@ impl<'a> Typed<'a> {
         }
     }
 
-    fn mean(self) -> Result<Invocation, Bypass> {
+    fn mean(self, family: Family) -> Result<Invocation, Bypass> {
         let interface = self.sources.iter().any(|(_, kind)| *kind == SourceKind::Interface);
         // clang writes the mtimes of headers into a precompiled header or module; gcc does not.
-        if self.too_hard || interface && self.family != Family::Gcc && !self.stops_early {
+        if self.too_hard || interface && family != Family::Gcc && !self.stops_early {
             return Err(Bypass::TooHard);
         }
         let source = self.sources.first().map(|(path, _)| *path).or(self.linked.first().copied()).unwrap_or_default();
         Ok(Invocation {
-            family: self.family,
+            family,
             stage: match (self.stops_early, self.compiles) {
                 (true, _) => Stage::Early,
                 (false, true) => Stage::Object,
@@ -190,12 +165,11 @@ impl<'a> Typed<'a> {
             output: self.named_output(source),
             depfile: self.named_depfile(source),
             asks_processor: self.asks_processor,
-            standard_input: match self.family {
+            standard_input: match family {
                 _ if self.standard_input => StandardInput::Read,
                 Family::Generic => StandardInput::Perhaps,
                 _ => StandardInput::Unread,
             },
-            environment: self.family.environment_rule(),
         })
     }
 

@@ -18,6 +18,9 @@ mod table;
 
 pub use self::arguments::runs_meson;
 pub use self::habit::{Told, habit};
+use larder_model::contains;
+use larder_model::path::file_name;
+
 use self::table::{Archives, Rule};
 use crate::names::{is_named, replaces_output, rewrites_output};
 use crate::{Family, family_of};
@@ -62,7 +65,7 @@ pub fn starts_others(program: &[u8]) -> bool {
 /// Meson.
 pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
     let script = || arguments.iter().find(|argument| !argument.starts_with(b"-"));
-    let name = || script().and_then(|script| script.rsplit(|&b| b == b'/').next());
+    let name = || script().map(|script| file_name(script));
     match table::rule(program) {
         Rule::CMake => true,
         Rule::Shell => name() == Some(b"configure"),
@@ -86,8 +89,7 @@ pub const SERVED: &[(&str, &[&str])] = &[
 /// Returns true for a log that build systems write for people. It contains times, process ids and
 /// names of temporary files, and no program uses it.
 pub fn is_log(path: &[u8]) -> bool {
-    let file_name = larder_model::path::file_name(path);
-    LOGS.iter().any(|log| log.as_bytes() == file_name)
+    LOGS.iter().any(|log| log.as_bytes() == file_name(path))
 }
 
 /// Returns true for ninja's database of the dependencies that compilers reported. It contains the
@@ -105,7 +107,7 @@ pub fn is_config_status(path: &[u8]) -> bool {
 /// Returns true for files in which Meson keeps its state. They are in the order of hash tables,
 /// which differs in each run and means nothing to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {
-    memchr::memmem::find(path, b"/meson-private/").is_some() || path.ends_with(b"/meson-info/intro-tests.json")
+    contains(path, "/meson-private/") || path.ends_with(b"/meson-info/intro-tests.json")
 }
 
 #[rustfmt::skip]
@@ -165,7 +167,7 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
         || rewrites_output(program)
         || matches!(rule, Rule::CompilerPart | Rule::Rustc)
         || binutils
-        || matches!(family, Some(Family::Gcc | Family::Clang))
+        || family.is_some_and(Family::is_gcc_or_clang)
 }
 
 /// Returns true if the program with this file name uses a search path such as `PATH` only if a text

@@ -7,7 +7,8 @@
 //!
 //! Unaware of: files, and what the texts contain (the depfile observer reads them).
 
-use larder_model::DepfilePlan;
+use larder_model::path::ending;
+use larder_model::{DepfilePlan, contains_any};
 
 use crate::flag::Proof;
 use crate::response::{self, ResponseFiles};
@@ -25,7 +26,7 @@ pub fn depfile_plan(
     files: &dyn ResponseFiles,
     is_set: &dyn Fn(&[u8]) -> bool,
 ) -> Result<DepfilePlan, String> {
-    if !matches!(family, Family::Gcc | Family::Clang) {
+    if !family.is_gcc_or_clang() {
         return Err("the program is not called gcc or clang".to_owned());
     }
     if let Some(name) = VARIABLES.iter().find(|name| is_set(name.as_bytes())) {
@@ -137,19 +138,17 @@ impl Typed {
             Some(equals) => (&text[..equals], &text[equals + 1..]),
             None => (text, &b"1"[..]),
         };
-        if [&value, &name].iter().any(|part| part.contains(&b'\n')) || CLOCKS.iter().any(|clock| holds(value, clock)) {
+        if [&value, &name].iter().any(|part| part.contains(&b'\n')) || contains_any(value, &DepfilePlan::CLOCKS) {
             return in_the_way(&[b"-D", text].concat());
         }
-        let redacts = CLOCKS.contains(&name);
+        let redacts = DepfilePlan::CLOCKS.contains(&name);
         let name = if redacts { b"LARDER_REDACTED" } else { name };
         self.plan.definitions.push([name, b" ", value].concat());
         Ok(())
     }
 
     fn file(&mut self, path: &[u8]) -> Done {
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-        let ending = name.iter().rposition(|&b| b == b'.').map(|dot| &name[dot + 1..]);
-        self.sources_cxx = match (self.language, ending) {
+        self.sources_cxx = match (self.language, ending(path).strip_prefix(b".")) {
             (Some(cxx), _) => cxx,
             (None, Some(b"c")) => false,
             (None, Some(b"cc" | b"cp" | b"cxx" | b"cpp" | b"CPP" | b"c++" | b"C")) => true,
@@ -241,7 +240,7 @@ fn is_feature(name: &[u8]) -> bool {
         b"repo", b"report", b"sanitize", b"save", b"stack-usage", b"syntax-only", b"time-trace", b"working-directory",
         b"xray",
     ];
-    !name.is_empty() && is_simple(name, b"-+") && !REFUSED.iter().any(|part| holds(name, part))
+    !name.is_empty() && is_simple(name, b"-+") && !contains_any(name, REFUSED)
 }
 
 fn is_debug(rest: &[u8]) -> bool {
@@ -254,12 +253,6 @@ fn is_debug(rest: &[u8]) -> bool {
     ];
     PLAIN.contains(&rest)
 }
-
-fn holds(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
-}
-
-const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
 
 #[cfg(test)]
 mod tests {

@@ -10,10 +10,10 @@
 //!
 //! Unaware of: whether the files exist, and what is in them.
 
-use larder_model::Bypass;
 use larder_model::path::file_name;
+use larder_model::{Bypass, contains};
 
-use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
+use crate::{Family, Invocation};
 
 /// The parts of a rustc command line that larder needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -306,22 +306,17 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
     if named.measures || named.source.is_empty() || named.out_dir.as_ref().is_some_and(goes_up) {
         return Err(Bypass::TooHard);
     }
-    let is_native = |word: &[u8]| memchr::memmem::find(word, b"native").is_some();
     let output = match (named.outputs.first(), named.out_dir) {
         (Some(output), _) => output.to_vec(),
         (None, Some(directory)) => [directory, b"/", &named.stem()].concat(),
         (None, None) => named.stem(),
     };
     Ok(Invocation {
-        family: Family::Rustc,
-        stage: Stage::End,
         source: named.source.to_vec(),
         output: Some(output),
-        depfile: None,
         // `-C target-cpu=native`.
-        asks_processor: arguments.iter().any(|word| is_native(word)),
-        standard_input: StandardInput::Unread,
-        environment: EnvironmentRule::Listed,
+        asks_processor: arguments.iter().any(|word| contains(word, "native")),
+        ..Invocation::of(Family::Rustc)
     })
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Unaware of: what follows from an answer.
 
-use memchr::memmem;
+use larder_model::contains_any;
 
 use crate::flag::{Alters, Argument, Flag, Meaning, Role};
 use crate::{clang, gcc};
@@ -129,9 +129,9 @@ pub fn alters_text(word: &[u8]) -> bool {
 /// and strings end. In contrast to [`alters_text`], it need not be a flag: it may be the argument
 /// of one or a part of a list.
 pub fn may_alter_text(argument: &[u8]) -> bool {
-    const PARTS: [&[u8]; 9] =
-        [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed", b"assembler"];
-    PARTS.iter().any(|part| memmem::find(argument, part).is_some())
+    const PARTS: [&str; 9] =
+        ["__has_", "-specs", "ansi", "c89", "c90", "9899:199", "traditional", "preprocessed", "assembler"];
+    contains_any(argument, &PARTS)
 }
 
 /// Returns true for a flag that writes the dependencies to the output, such as `-M`.

@@ -3,7 +3,9 @@
 //!
 //! Unaware of: which program reads the text, and what is decided from the answer.
 
-use larder_model::is_in_word;
+use larder_model::path::file_name;
+use larder_model::{contains, contains_any, is_in_word, leading_word};
+use memchr::memmem;
 
 /// Words with which a script can use mtimes of files, its own start time, or random numbers that
 /// are seeded in every run.
@@ -50,7 +52,7 @@ const NOT_PERL: &[&str] = &[
 pub fn names_times_in_perl(text: &[u8]) -> bool {
     let own = ["newer(", "newer (", "up_to_date"];
     let words = TIME_WORDS.iter().filter(|word| !NOT_PERL.contains(word)).chain(&own);
-    words.into_iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+    words.into_iter().any(|word| contains(text, word))
 }
 
 /// Words with which a shell compares mtimes of files.
@@ -61,7 +63,7 @@ pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot"];
 /// or whether two paths are the same file. For example, `[ -O x ]` or `test a -ef b`.
 pub fn names_shell_status(text: &[u8]) -> bool {
     let asks = |letter: u8| {
-        memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
+        memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
             let before = text[..at].trim_ascii_end();
             let before = before.strip_suffix(b"!").map_or(before, <[u8]>::trim_ascii_end);
             [&b"["[..], b"test", b"&&", b"||"].iter().any(|end| before.ends_with(end))
@@ -69,9 +71,9 @@ pub fn names_shell_status(text: &[u8]) -> bool {
     };
     let is_compared = |at: usize| {
         let before = &text[memchr::memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1)..at];
-        [&b"["[..], b"test"].iter().any(|word| memchr::memmem::find(before, word).is_some())
+        contains_any(before, &["[", "test"])
     };
-    b"GNOgku".iter().any(|letter| asks(*letter)) || memchr::memmem::find_iter(text, b" -ef ").any(is_compared)
+    b"GNOgku".iter().any(|letter| asks(*letter)) || memmem::find_iter(text, b" -ef ").any(is_compared)
 }
 
 /// Shell variables that return the time, or a number seeded from it.
@@ -93,14 +95,13 @@ const SHELL_NAMES: &[&str] = &[
 pub fn names_shell_clocks(text: &[u8]) -> bool {
     let is_clock = |name: &[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == name);
     let names_one = |text: &[u8]| text.split(|byte| !is_in_word(*byte)).any(is_clock);
-    if !names_one(text) && memchr::memmem::find(text, b"printf").is_none() {
+    if !names_one(text) && !contains(text, "printf") {
         return false;
     }
     // Escaped text belongs to another script, so backslashes are ignored.
     let mut plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
     SHELL_NAMES.iter().for_each(|name| take_out(&mut plain, name.as_bytes()));
-    let holds = |word: &str| memchr::memmem::find(&plain, word.as_bytes()).is_some();
-    names_one(&plain) || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
+    names_one(&plain) || contains_any(&plain, &["printf %(", "printf '%(", "printf \"%("])
 }
 
 /// Returns true if a shell script times commands (`time`), or asks how long it has been running
@@ -125,7 +126,7 @@ fn take_out(text: &mut [u8], word: &[u8]) {
         let end = at + word.len();
         !is_in_word(word[word.len() - 1]) || text.get(end).is_none_or(|byte| !is_in_word(*byte))
     };
-    let found: Vec<usize> = memchr::memmem::find_iter(text, word).filter(ends).collect();
+    let found: Vec<usize> = memmem::find_iter(text, word).filter(ends).collect();
     found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));
 }
 
@@ -136,7 +137,7 @@ pub fn computes_search_paths(text: &[u8]) -> bool {
     const SIGNS: [&str; 4] = ["${!", ".VARIABLES", "declare -n", "local -n"];
     let is_nested = |at: usize| {
         let rest = text.get(at + 2..).unwrap_or_default();
-        let start = &rest[..rest.iter().take_while(|byte| is_in_word(**byte)).count()];
+        let start = leading_word(rest);
         let rest = &rest[start.len()..];
         // `$($x)` runs a command of the name in `x`, if a shell reads it.
         let is_nested = match start {
@@ -146,8 +147,8 @@ pub fn computes_search_paths(text: &[u8]) -> bool {
         is_nested && crate::search_paths().any(|name| name.starts_with(start))
     };
     text.split(|byte| !is_in_word(*byte)).any(|word| WORDS.contains(&word))
-        || holds_any(text, &SIGNS)
-        || [&b"$("[..], b"${"].iter().any(|open| memchr::memmem::find_iter(text, open).any(is_nested))
+        || contains_any(text, &SIGNS)
+        || [&b"$("[..], b"${"].iter().any(|open| memmem::find_iter(text, open).any(is_nested))
 }
 
 /// Returns true if a text may show which signals are ignored: it makes a shell list its traps, or
@@ -161,7 +162,7 @@ pub fn shows_ignored_signals(text: &[u8]) -> bool {
     };
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.any(|line| {
-        let traps = memchr::memmem::find_iter(line, b"trap");
+        let traps = memmem::find_iter(line, b"trap");
         let is_word = |at: usize| at.checked_sub(1).is_none_or(|before| !is_in_word(line[before]));
         traps.into_iter().any(|at| is_word(at) && lists(&line[at + 4..]))
             || line.split(|byte| !is_in_word(*byte)).any(|word| word == b"kill")
@@ -196,7 +197,7 @@ const CMAKE_CLOCKS: &[&str] = &["ARCHIVE_CREATE", "TIMESTAMP", "RANDOM", "UUID"]
 pub fn names_cmake_clocks(text: &[u8]) -> bool {
     let is_first = |at: usize| text[..at].trim_ascii_end().last().is_some_and(|byte| *byte == b'(');
     CMAKE_CLOCKS.iter().any(|word| {
-        memchr::memmem::find_iter(text, word.as_bytes()).any(|at| {
+        memmem::find_iter(text, word.as_bytes()).any(|at| {
             let end = text.get(at + word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
             end && is_first(at)
         })
@@ -272,8 +273,8 @@ pub fn lists_shell_variables(text: &[u8]) -> bool {
         |line: &[u8]| line.split(|byte| b";&|(`\"'".contains(byte)).any(|command| lists(command.trim_ascii()));
     // autoconf's scripts use this to test how a shell quotes, and keep only variables whose names
     // they know.
-    let is_autoconfs = |line: &[u8]| memchr::memmem::find(line, b"set) 2>&1").is_some();
-    text.split(|byte| *byte == b'\n').any(|line| commands(line) && !is_autoconfs(line))
+    const AUTOCONFS: &str = "set) 2>&1";
+    text.split(|byte| *byte == b'\n').any(|line| commands(line) && !contains(line, AUTOCONFS))
 }
 
 /// Returns true if a text is input for troff, such as a manual page. Its first line is then a
@@ -329,11 +330,11 @@ pub fn names_other_processes(text: &[u8]) -> bool {
 /// Returns true if compiled code can get a process id. Object files and archives contain the names
 /// of the functions that they call.
 pub fn compiled_names_other_processes(code: &[u8]) -> bool {
-    holds_any(code, PROCESS_WORDS)
+    contains_any(code, PROCESS_WORDS)
 }
 
 fn count(text: &[u8], word: &str) -> usize {
-    memchr::memmem::find_iter(text, word.as_bytes()).count()
+    memmem::find_iter(text, word.as_bytes()).count()
 }
 
 /// Lines with which `configure` tests whether two paths are the same directory.
@@ -348,7 +349,7 @@ pub fn names_inodes(text: &[u8]) -> Option<bool> {
 
 /// Returns true if a file with this name is a makefile or a template of one.
 pub fn is_makefile(path: &[u8]) -> bool {
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let name = file_name(path);
     // Perl's `Makefile.PL` is a script that writes a makefile.
     let is_script = [&b".PL"[..], b".pl", b".py", b".sh"].iter().any(|end| name.ends_with(end));
     if is_script {
@@ -358,81 +359,57 @@ pub fn is_makefile(path: &[u8]) -> bool {
     starts || [&b".mk"[..], b".mk.in", b".mak"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns true if the text contains one of the words.
-pub(crate) fn holds_any(text: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
-}
+/// Declares [`Named`], whose fields are all treated alike.
+macro_rules! named {
+    ($($(#[$doc:meta])* $group:ident)*) => {
+        /// Which groups of words the texts of a command contain.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Named {
+            $($(#[$doc])* pub $group: bool,)*
+        }
 
-/// Which groups of words the texts of a command contain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// A text contains one of [`TIME_WORDS`].
-    pub times: bool,
-    /// A text contains one of [`SHELL_TIME_WORDS`].
-    pub shell_times: bool,
-    /// [`names_shell_status`] returns true for a text.
-    pub shell_status: bool,
-    /// [`names_shell_clocks`] returns true for a text.
-    pub shell_clocks: bool,
-    /// A text contains one of [`AWK_WORDS`].
-    pub awk_clocks: bool,
-    /// A text contains one of [`ROFF_WORDS`].
-    pub roff_clocks: bool,
-    /// [`names_cmake_clocks`] returns true for a text.
-    pub cmake_clocks: bool,
-    /// A text contains one of [`CLOCK_WORDS`].
-    pub clocks: bool,
-    /// A text contains one of [`PERL_CLOCK_WORDS`].
-    pub perl_clocks: bool,
-    /// A text contains one of [`HASH_WORDS`].
-    pub hashes: bool,
-    /// A text contains one of [`PERL_HASH_WORDS`].
-    pub perl_hashes: bool,
-    /// A text contains one of [`MEMORY_WORDS`].
-    pub memory: bool,
-    /// A text that a compiler reads contains one of [`DATE_WORDS`].
-    pub dates_compared: bool,
-}
+        impl Named {
+            /// All groups. Used for a text that cannot be searched.
+            pub const ANYTHING: Named = Named { $($group: true),* };
+        }
 
-impl Named {
-    /// All groups. Used for a text that cannot be searched.
-    pub const ANYTHING: Named = Named {
-        times: true,
-        shell_times: true,
-        shell_status: true,
-        shell_clocks: true,
-        awk_clocks: true,
-        roff_clocks: true,
-        cmake_clocks: true,
-        clocks: true,
-        perl_clocks: true,
-        hashes: true,
-        perl_hashes: true,
-        memory: true,
-        dates_compared: true,
+        impl std::ops::BitOr for Named {
+            type Output = Named;
+
+            fn bitor(self, other: Named) -> Named {
+                Named { $($group: self.$group || other.$group),* }
+            }
+        }
     };
 }
 
-impl std::ops::BitOr for Named {
-    type Output = Named;
-
-    fn bitor(self, other: Named) -> Named {
-        Named {
-            times: self.times || other.times,
-            shell_times: self.shell_times || other.shell_times,
-            shell_status: self.shell_status || other.shell_status,
-            shell_clocks: self.shell_clocks || other.shell_clocks,
-            awk_clocks: self.awk_clocks || other.awk_clocks,
-            roff_clocks: self.roff_clocks || other.roff_clocks,
-            cmake_clocks: self.cmake_clocks || other.cmake_clocks,
-            clocks: self.clocks || other.clocks,
-            perl_clocks: self.perl_clocks || other.perl_clocks,
-            hashes: self.hashes || other.hashes,
-            perl_hashes: self.perl_hashes || other.perl_hashes,
-            memory: self.memory || other.memory,
-            dates_compared: self.dates_compared || other.dates_compared,
-        }
-    }
+named! {
+    /// A text contains one of [`TIME_WORDS`].
+    times
+    /// A text contains one of [`SHELL_TIME_WORDS`].
+    shell_times
+    /// [`names_shell_status`] returns true for a text.
+    shell_status
+    /// [`names_shell_clocks`] returns true for a text.
+    shell_clocks
+    /// A text contains one of [`AWK_WORDS`].
+    awk_clocks
+    /// A text contains one of [`ROFF_WORDS`].
+    roff_clocks
+    /// [`names_cmake_clocks`] returns true for a text.
+    cmake_clocks
+    /// A text contains one of [`CLOCK_WORDS`].
+    clocks
+    /// A text contains one of [`PERL_CLOCK_WORDS`].
+    perl_clocks
+    /// A text contains one of [`HASH_WORDS`].
+    hashes
+    /// A text contains one of [`PERL_HASH_WORDS`].
+    perl_hashes
+    /// A text contains one of [`MEMORY_WORDS`].
+    memory
+    /// A text that a compiler reads contains one of [`DATE_WORDS`].
+    dates_compared
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use larder_compiler::Family;
+use larder_model::path::join;
 use larder_model::{
     ActionResult, Bound, Content, Digest, DirFacts, Entry, Fact, Manifest, Observer, OutputKind, Roots, SetReader,
     Streams, Writer, lengths,
@@ -101,7 +102,7 @@ fn holds<'m>(
     let at_home = entry.made_in == *here;
     if let Some(bound) = entry.bound
         && !(at_home && bound.serves_at_home())
-        && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all().map(Vec::as_slice)))
+        && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all()))
         && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
     {
         return Err(elsewhere(bound, entry.bound_by));
@@ -136,11 +137,10 @@ fn holds<'m>(
 /// because they read everything before they write.
 fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> bool {
     let has_other_names = |stat: Stat| stat.kind == FileType::Link || stat.kind == FileType::File && stat.links > 1;
-    let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| (stat.device, stat.inode));
+    let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| stat.file_id());
     let mut outputs = HashMap::new();
     for output in result.outputs.iter().filter(|output| matches!(output.kind, OutputKind::File { .. })) {
-        let mut path = Vec::new();
-        if roots.decode_path(output.path, &mut path)
+        if let Some(path) = roots.decoded_path(output.path)
             && larder_sys::lstat(&path).is_ok_and(has_other_names)
             && let Some(file) = file(&path)
         {
@@ -152,14 +152,9 @@ fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> 
         && let Ok(Some(_)) = set.next_into(&mut directory)
     {
         for named in directory.facts.iter().filter(|named| matches!(named.fact, Fact::Content { .. })) {
-            let (mut path, mut name) = (Vec::new(), Vec::new());
-            if !roots.decode_path(directory.path, &mut path) || !roots.decode_names(named.name, &mut name) {
-                continue;
-            }
-            if !name.is_empty() {
-                path.push(b'/');
-                path.extend(name);
-            }
+            let decoded = (roots.decoded_path(directory.path), roots.decoded_names(named.name));
+            let (Some(directory), Some(name)) = decoded else { continue };
+            let path = join(&directory, &name);
             if file(&path).and_then(|file| outputs.get(&file)).is_some_and(|output| *output != path) {
                 return true;
             }
@@ -186,7 +181,7 @@ fn about(subject: &str, what: &str) -> Difference {
 
 /// Returns true if the recorded messages can be replayed to these destinations. Two separate
 /// streams cannot be put into their original order, and one combined stream cannot be split.
-fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
+fn streams_fit(streams: &Streams<Content<'_>>, to: &Destinations) -> bool {
     let one_terminal = to.stdout.is_some() && to.stderr.is_some();
     let together = to.same || one_terminal;
     let empty = |content: &Content| content.size_bytes() == 0;

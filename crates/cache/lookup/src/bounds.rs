@@ -6,22 +6,21 @@
 //! a forged one, writes where its command would not.
 //!
 //! Unaware of: what the outputs are, how they are put in place.
-
-use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use larder_compiler::{Family, runs_other_code};
-use larder_model::path::is_in;
+use larder_model::path::{ending, file_name, is_in, split};
 use larder_store::Bounds;
+use larder_sys::as_path;
 
 use crate::Request;
 use crate::rust;
 
 impl Bounds for Request {
     fn may_write(&self, path: &[u8]) -> bool {
-        let Some((directory, name)) = split(path) else { return false };
+        let Some((directory, name)) = split_absolute(path) else { return false };
         if matches!(name, b"" | b"." | b"..") {
             return false;
         }
@@ -75,10 +74,10 @@ impl Request {
                 .iter()
                 .any(|before| name.strip_prefix(*before).is_some_and(|rest| rest.starts_with(&stem)));
         }
-        if !matches!(self.family, Family::Gcc | Family::Clang) {
+        if !self.family.is_gcc_or_clang() {
             return true;
         }
-        let end = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |at| &name[at + 1..]);
+        let end = ending(name).strip_prefix(b".").unwrap_or_default();
         if NEVER_MADE.contains(&end) {
             return false;
         }
@@ -87,7 +86,7 @@ impl Request {
         // unexpanded.
         let known = [Some(&invocation.source), invocation.output.as_ref(), invocation.depfile.as_ref()];
         let is_called_after = |argument: &Vec<u8>| {
-            let file = argument.rsplit(|&b| b == b'/').next().unwrap_or_default();
+            let file = file_name(argument);
             let stem = file.iter().rposition(|&b| b == b'.').map_or(file, |at| &file[..at.max(1)]);
             !stem.is_empty() && is_part(name, stem)
         };
@@ -107,7 +106,7 @@ impl Request {
 
     /// Returns the working directory and the directories of the named outputs.
     fn own_directories(&self) -> Vec<Vec<u8>> {
-        let named = self.named_outputs().filter_map(|path| Some(split(&path)?.0.to_vec()));
+        let named = self.named_outputs().filter_map(|path| Some(split_absolute(&path)?.0.to_vec()));
         // rustc writes into the working directory only if it is told to, and cargo's is that of the
         // sources.
         let own = Some(self.action.cwd.clone()).filter(|_| self.family != Family::Rustc);
@@ -153,9 +152,8 @@ fn is_of_a_repository(path: &[u8]) -> bool {
 }
 
 /// Returns the directory and the last component of an absolute path.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let slash = path.iter().rposition(|&b| b == b'/').filter(|_| path[0] == b'/')?;
-    Some((&path[..slash.max(1)], &path[slash + 1..]))
+fn split_absolute(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    split(path).filter(|_| path[0] == b'/')
 }
 
 /// Returns true if a directory exists and its path has no link and no `..` in it.
@@ -180,10 +178,6 @@ fn real_directory(directory: &[u8]) -> Option<PathBuf> {
     let mut real = there.canonicalize().ok()?;
     real.extend(missing.into_iter().rev());
     Some(real)
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
 }
 
 #[cfg(test)]

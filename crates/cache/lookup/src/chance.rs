@@ -10,7 +10,7 @@
 //! Unaware of: where a name is replaced.
 
 use larder_model::path::file_name;
-use larder_model::{Roots, is_in_word};
+use larder_model::{Roots, is_in_word, leading_word, trailing_word};
 
 use crate::substring::places_of;
 
@@ -91,10 +91,9 @@ fn of_patterns(text: &[u8], found: &mut Vec<EphemeralName>) {
 fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<EphemeralName>) {
     let name = file_name(text);
     for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
-        let before = name[..start].iter().rposition(|c| !is_in_word(*c)).map_or(0, |last| last + 1);
         let end = start + number.len();
-        let after = name[end..].iter().position(|c| !is_in_word(*c)).map_or(name.len(), |next| end + next);
-        add(&name[before..after], [&name[before..start], b"*", &name[end..after]].concat(), found);
+        let (before, after) = (trailing_word(&name[..start]), leading_word(&name[end..]));
+        add(&name[start - before.len()..end + after.len()], [before, b"*", after].concat(), found);
     }
 }
 
@@ -119,16 +118,7 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 
 /// Returns the process ids of the ancestors of this process, as text.
 fn ancestors_now() -> Vec<Vec<u8>> {
-    let above = |pid: &u32| {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The program's name may contain anything, so we start after its last `)`: state, then
-        // parent.
-        let end = text.iter().rposition(|&c| c == b')')?;
-        let parent = text[end + 1..].split(|&c| c == b' ').nth(2)?;
-        std::str::from_utf8(parent).ok()?.parse().ok().filter(|pid| *pid > 1)
-    };
-    let all = std::iter::successors(Some(std::os::unix::process::parent_id()), above);
-    all.take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
+    larder_sys::ancestors().take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
 }
 
 #[cfg(test)]

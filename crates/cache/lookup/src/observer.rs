@@ -4,7 +4,7 @@
 //! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part};
-use larder_model::path::file_name;
+use larder_model::path::{ending, file_name};
 use larder_model::{Bypass, DepfilePlan, Digest, Judgement, Observer, Writer};
 use larder_observe::{Program, inspect_program};
 use larder_store::{StatCache, Store};
@@ -148,8 +148,7 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
         (_, Stage::Object) => b'O',
         (_, Stage::End) => b'T',
     };
-    let name = file_name(&request.invocation.source);
-    let ending = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &name[dot..]);
+    let ending = ending(&request.invocation.source);
     key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
 }
 
@@ -174,8 +173,7 @@ pub fn program_key(content: &Digest, place: &Place) -> Digest {
 /// The key is by path and not by content: in another checkout the program has other bytes and is
 /// still the same program.
 pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
-    let mut encoded = Vec::new();
-    request.roots.encode_path(path, &mut encoded);
+    let encoded = request.roots.encoded_path(path);
     key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), place)
 }
 

@@ -110,7 +110,7 @@ impl Place {
             return None;
         }
         let (named, actual) = (larder_sys::stat(pwd).ok()?, larder_sys::stat(b".").ok()?);
-        ((named.device, named.inode) == (actual.device, actual.inode)).then(|| pwd.to_vec())
+        (named.file_id() == actual.file_id()).then(|| pwd.to_vec())
     }
 
     pub(crate) fn terminal(&self) -> Terminal {

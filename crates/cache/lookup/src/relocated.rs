@@ -15,7 +15,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Returns the rewritten contents of a result, in the order in which `apply` uses them. The list is
 /// empty if the result was made here. Returns `None` if a content cannot be rewritten.
 pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stat_cache: &StatCache) -> Option<Vec<Vec<u8>>> {
-    let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let here: Vec<&[u8]> = roots.all().collect();
     if !result.is_rewritten() || result.origin == here {
         return Some(Vec::new());
     }
@@ -33,7 +33,7 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stat_cache
 /// Returns an object with neutral paths in place of its roots, so that it is equal in all
 /// checkouts. Returns `None` if it holds no root, or if it cannot be rewritten.
 pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
-    let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let here: Vec<&[u8]> = roots.all().collect();
     if !holds_a_root(bytes, &here) {
         return None;
     }
@@ -83,15 +83,12 @@ pub fn apply<'a>(result: &ActionResult<'a>, rewritten: &'a [Vec<u8>]) -> ActionR
 
 /// Returns each content of a result with the rule for rewriting it.
 fn contents<'r, 'a>(result: &'r ActionResult<'a>) -> impl Iterator<Item = (Rewrite, Content<'a>)> + 'r {
-    let streams = match result.streams {
-        Streams::Apart { stdout, stderr } => [Some((result.messages[0], stdout)), Some((result.messages[1], stderr))],
-        Streams::Together(both) => [Some((result.messages[0], both)), None],
-    };
+    let streams = result.messages.iter().zip(result.streams.iter()).map(|(rewrite, content)| (*rewrite, *content));
     let files = result.outputs.iter().filter_map(|output| match output.kind {
         OutputKind::File { rewrite, content, .. } => Some((rewrite, content)),
         _ => None,
     });
-    streams.into_iter().flatten().chain(files)
+    streams.chain(files)
 }
 
 #[cfg(test)]

@@ -2,21 +2,17 @@
 //! fingerprint (the key), or into the reason why larder does not cache the command.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{
-    EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit,
-    is_source, parse, runs_no_script, variable_asks_for_statistics,
+    Family, Invocation, ResponseFiles, Rust, StandardInput, Told, binutils_input, environment, habit, is_source, parse,
+    runs_no_script, variable_asks_for_statistics,
 };
 use larder_model::path::{absolute, file_name, is_in, without_parents};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
 use larder_portability::{compares_dates, names_files};
 use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, StatCache, Uncut, Words};
-use larder_sys::TerminalSize;
+use larder_sys::{FileType, Opening, TerminalSize};
 
 use crate::build_file::build_file;
 use crate::place::Place;
@@ -127,12 +123,9 @@ pub struct FromDisk<'a>(pub &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let path = Path::new(OsStr::from_bytes(self.0)).join(OsStr::from_bytes(path));
-        let meta = std::fs::metadata(&path).ok()?;
-        if !meta.is_file() || meta.len() > RESPONSE_FILE_BYTES_MAX {
-            return None;
-        }
-        std::fs::read(path).ok()
+        let path = absolute(self.0, path);
+        larder_sys::stat(&path).ok().filter(|stat| stat.kind == FileType::File)?;
+        larder_sys::read_at_most(&path, RESPONSE_FILE_BYTES_MAX).ok()?
     }
 }
 
@@ -167,8 +160,7 @@ impl Request {
             return Err(Bypass::OutputToStdout);
         }
         // cargo gives rustc the descriptors of its job server, and rustc uses no others.
-        let is_listed = family.environment_rule() == EnvironmentRule::Listed;
-        if !is_listed && larder_sys::more_descriptors_are_open() {
+        if family.keys_whole_environment() && larder_sys::more_descriptors_are_open() {
             return Err(Bypass::OpenDescriptor);
         }
         if family == Family::Command
@@ -203,14 +195,7 @@ impl Request {
             environment: keyed(family, &tool, place, stat_cache),
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
-            inherited: match family {
-                Family::Command => Digest::of(&larder_sys::inherited(place.ignores_sigpipe_itself)).0.to_vec(),
-                Family::Generic => {
-                    let inherited = larder_sys::inherited(place.ignores_sigpipe_itself);
-                    Digest::of(&[inherited, larder_sys::signals_and_niceness()].concat()).0.to_vec()
-                }
-                Family::Gcc | Family::Clang | Family::Binutils | Family::Rustc => Vec::new(),
-            },
+            inherited: inherited(family, place),
             standard_input: Vec::new(),
             source: None,
         };
@@ -227,37 +212,13 @@ impl Request {
         };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
-        let reads = match family {
-            Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
-            _ => invocation.standard_input,
-        };
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
         let input = match is_kept_from_terminal {
             true => Keyed::Nothing,
-            false => match read_standard_input(reads) {
-                Err(_) if family == Family::Command => untyped_terminal().ok_or(Bypass::StandardInput)?,
-                input => input?,
-            },
+            false => keyed_input(&invocation, &action, of_rustc.as_ref())?,
         };
         let watches_terminal = matches!(input, Keyed::Untyped(_));
-        let input = match input {
-            Keyed::Unread if may_ask_for_width(family, &action) => {
-                larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
-            }
-            // rustc then shortens the lines that it shows to the width of any terminal.
-            Keyed::Unread if of_rustc.as_ref().is_some_and(|rust| !rust.is_told_width) => {
-                let size = larder_sys::standard_input_size().or_else(larder_sys::controlling_terminal_size);
-                size.map_or(Keyed::Unread, Keyed::Terminal)
-            }
-            Keyed::Bytes(bytes) if family == Family::Command && may_write_down_times(&tool.path) => {
-                match larder_sys::standard_input_modified() {
-                    Some(modified_ns) => Keyed::File(bytes, modified_ns),
-                    None => Keyed::Bytes(bytes),
-                }
-            }
-            input => input,
-        };
         let source = first_source(family, &argv, &invocation, &place.cwd, &roots, stat_cache);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let (weak, value_key) = action.keys(&roots);
@@ -323,6 +284,49 @@ impl Request {
     }
 }
 
+/// Returns the part of the key for what a process inherits without a trace in its environment. Only
+/// programs that nothing is known of may use it.
+fn inherited(family: Family, place: &Place) -> Vec<u8> {
+    if !family.keys_whole_environment() {
+        return Vec::new();
+    }
+    let mut inherited = larder_sys::inherited(place.ignores_sigpipe_itself);
+    if family == Family::Generic {
+        inherited.extend(larder_sys::signals_and_niceness());
+    }
+    Digest::of(&inherited).0.to_vec()
+}
+
+/// Reads as much of standard input as the key has of it.
+fn keyed_input(invocation: &Invocation, action: &Action, of_rustc: Option<&Rust>) -> Result<Keyed, Bypass> {
+    let family = invocation.family;
+    let reads = match family {
+        Family::Binutils => binutils_input(file_name(&action.tool_path), &action.argv[1..]),
+        _ => invocation.standard_input,
+    };
+    let input = match read_standard_input(reads) {
+        Err(_) if family == Family::Command => untyped_terminal().ok_or(Bypass::StandardInput)?,
+        input => input?,
+    };
+    Ok(match input {
+        Keyed::Unread if may_ask_for_width(family, action) => {
+            larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
+        }
+        // rustc then shortens the lines that it shows to the width of any terminal.
+        Keyed::Unread if of_rustc.is_some_and(|rust| !rust.is_told_width) => {
+            let size = larder_sys::standard_input_size().or_else(larder_sys::controlling_terminal_size);
+            size.map_or(Keyed::Unread, Keyed::Terminal)
+        }
+        Keyed::Bytes(bytes) if family == Family::Command && may_write_down_times(&action.tool_path) => {
+            match larder_sys::standard_input_modified() {
+                Some(modified_ns) => Keyed::File(bytes, modified_ns),
+                None => Keyed::Bytes(bytes),
+            }
+        }
+        input => input,
+    })
+}
+
 /// Returns true if gcc, or a script that may run it, may break lines at the width of the terminal
 /// on standard input. It does so for messages on a terminal and for `--help`.
 fn may_ask_for_width(family: Family, action: &Action) -> bool {
@@ -332,7 +336,7 @@ fn may_ask_for_width(family: Family, action: &Action) -> bool {
 }
 
 fn links(family: Family, invocation: &Invocation) -> bool {
-    matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
+    family.is_gcc_or_clang() && invocation.stage == larder_compiler::Stage::End
 }
 
 /// Returns a digest that tells apart commands that differ only in a file's content, such as the
@@ -350,7 +354,7 @@ fn first_source(
     if family == Family::Command {
         return anywhere(&build_file(argv, cwd)?);
     }
-    if !matches!(family, Family::Gcc | Family::Clang) {
+    if !family.is_gcc_or_clang() {
         return None;
     }
     let path = absolute(cwd, &invocation.source);
@@ -362,10 +366,9 @@ fn first_source(
 
 /// Returns the digest of a small object with neutral paths in place of the roots.
 fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
-    let is_small =
-        |stat: &larder_sys::Stat| stat.kind == larder_sys::FileType::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
+    let is_small = |stat: &larder_sys::Stat| stat.kind == FileType::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
     larder_sys::stat(path).ok().filter(is_small)?;
-    let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
+    let bytes = std::fs::read(larder_sys::as_path(path)).ok()?;
     let anywhere = relocated::object_anywhere(&bytes, roots);
     Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }
@@ -380,8 +383,7 @@ fn names_a_descriptor(argument: &[u8]) -> bool {
 /// Returns true if standard output or error is a file that the command reads as well, or if both
 /// are one file by two separate opens. Tools check for that, but would see our pipe instead.
 fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
-    let identity =
-        |stat: larder_sys::Stat| (stat.kind == larder_sys::FileType::File).then_some((stat.device, stat.inode));
+    let identity = |stat: larder_sys::Stat| (stat.kind == FileType::File).then_some(stat.file_id());
     let standard = |fd| larder_sys::standard_stat(fd).ok().and_then(identity);
     let (input, output, error) = (standard(0), standard(1), standard(2));
     let is_output = |file: Option<(u64, u64)>| file.is_some() && (file == output || file == error);
@@ -402,7 +404,7 @@ fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
 fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     let is_here = |fd: i32| {
         let path = larder_sys::link_target(format!("/proc/self/fd/{fd}").as_bytes()).ok()?;
-        let is_file = larder_sys::standard_stat(fd).is_ok_and(|stat| stat.kind == larder_sys::FileType::File);
+        let is_file = larder_sys::standard_stat(fd).is_ok_and(|stat| stat.kind == FileType::File);
         (is_file && is_in(&path, &place.cwd)).then_some(path)
     };
     [1, 2].into_iter().filter_map(is_here).any(|path| {
@@ -443,7 +445,7 @@ fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
     {
         return Some(ToolContent { digest, is_script: false });
     }
-    let mut file = File::open(Path::new(OsStr::from_bytes(&tool.path))).ok()?;
+    let mut file = larder_sys::open(&tool.path, Opening::Read).ok()?;
     let digest = match known {
         Some(digest) => digest,
         None => stat_cache.hash(&mut file).ok()?,

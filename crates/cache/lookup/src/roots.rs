@@ -20,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::searched_directory;
-use larder_model::Roots;
-use larder_model::path::is_in;
+use larder_model::path::{is_in, join, without_slashes};
+use larder_model::{Roots, contains};
 use larder_store::StatCache;
 use larder_sys::{Dir, FileType, Opening, Stat};
 
@@ -146,8 +146,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn add_any(&mut self, path: &[u8]) {
-        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-        let path = &path[..end];
+        let path = without_slashes(path);
         if path.first() == Some(&b'/') && !self.found.iter().any(|found| found == path) {
             self.found.push(path.to_vec());
         }
@@ -156,8 +155,7 @@ impl Search<'_> {
     /// Adds a root that was found, not named by a person. Shared directories are left out, and so
     /// are paths inside a known root.
     fn add(&mut self, path: &[u8]) {
-        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-        let path = &path[..end];
+        let path = without_slashes(path);
         let plain = path.split(|&b| b == b'/').skip(1).all(|part| !matches!(part, b"" | b"." | b".."));
         if plain && !is_shared(path) && !self.holds(path) {
             self.add_any(path);
@@ -342,11 +340,7 @@ fn is_submodule(top: &[u8]) -> bool {
     let mut text = Vec::new();
     let read =
         larder_sys::open(&join(top, b".git"), Opening::Read).and_then(|file| file.take(4096).read_to_end(&mut text));
-    read.is_ok() && text.windows(9).any(|part| part == b"/modules/")
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    [directory, b"/", name].concat()
+    read.is_ok() && contains(&text, "/modules/")
 }
 
 /// Returns the directory and all directories above it, without `/`.

@@ -63,13 +63,13 @@ impl Ourselves {
     /// Returns true if `tool` is the wrapper itself or a copy of it.
     pub fn is(&self, tool: &Tool) -> bool {
         let Some((path, own)) = &self.file else { return false };
-        let (own_id, its_id) = ((own.device, own.inode), (tool.stat.device, tool.stat.inode));
+        let (own_id, its_id) = (own.file_id(), tool.stat.file_id());
         own_id == its_id || own.size_bytes == tool.stat.size_bytes && same_bytes(path, &tool.path)
     }
 }
 
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    let read = |path: &[u8]| std::fs::read(Path::new(std::ffi::OsStr::from_bytes(path))).ok();
+    let read = |path: &[u8]| std::fs::read(larder_sys::as_path(path)).ok();
     read(a).is_some_and(|a| Some(a) == read(b))
 }
 
@@ -107,7 +107,7 @@ fn program(path: Vec<u8>) -> Option<Tool> {
 }
 
 fn leads_to_another_cache(path: &[u8]) -> bool {
-    let real = std::fs::canonicalize(Path::new(std::ffi::OsStr::from_bytes(path)));
+    let real = std::fs::canonicalize(larder_sys::as_path(path));
     let name = real.ok().and_then(|real| real.file_name().map(|name| name.to_os_string().into_vec()));
     name.is_some_and(|name| OTHER_CACHES.contains(&name.as_slice()))
 }

@@ -18,6 +18,7 @@
 //! Unaware of: which process runs the action, how long a process waits.
 
 use larder_compiler::Family;
+use larder_model::path::ending;
 use larder_model::{Digest, Fingerprint, Manifest, Writer};
 use larder_store::{StatCache, Store};
 
@@ -59,9 +60,7 @@ impl EarlierRecords {
             w.digest(&roots_digest(&request.roots));
         }
         if let Some(subject) = &self.difference {
-            let mut encoded = Vec::new();
-            request.roots.encode_path(subject, &mut encoded);
-            w.bytes(&encoded);
+            w.bytes(&request.roots.encoded_path(subject));
             w.bytes(&present(subject, place, stat_cache));
         }
         Digest::of(&w.bytes)
@@ -78,11 +77,10 @@ pub fn is_compile(request: &Request) -> bool {
 /// tool, the same last stage and the same file name extension of the source.
 pub fn kind(request: &Request) -> Digest {
     let source = &request.invocation.source;
-    let ending = source.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &source[dot..]);
     let mut w = Writer::default();
     w.digest(&request.action.tool);
     w.u8(request.invocation.stage as u8);
-    w.bytes(if ending.contains(&b'/') { b"" } else { ending });
+    w.bytes(ending(source));
     Digest::of(&w.bytes)
 }
 

@@ -20,7 +20,7 @@ use std::io;
 
 use larder_model::path::{file_name, without_parents};
 use larder_spawn::{Command, Destinations};
-use larder_sys::Rivalry;
+use larder_sys::{FileType, Rivalry};
 
 use crate::event::{self, LOCAL_TIME};
 use crate::paths::has_parents;
@@ -446,8 +446,7 @@ fn opened<'t>(
     flags: OpenFlags,
     looked: impl Fn(AccessKind) -> Vec<(Vec<u8>, AccessKind)>,
 ) -> Vec<(Vec<u8>, AccessKind)> {
-    const DIRECTORY: u32 = 0o04;
-    let no_content = flags.has(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY) || e.mode >> 12 == DIRECTORY;
+    let no_content = flags.has(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY) || e.file_type() == FileType::Directory;
     if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
         looked(AccessKind::Made)
     } else {
@@ -502,10 +501,9 @@ impl<'t> Links<'t> {
                 // `realpath` of glibc before 2.33 calls `lstat` for each component first, and
                 // `readlink` only for links.
                 EventKind::Lstat => {
-                    const LINK: u32 = 0o12;
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
                     match e.error {
-                        0 if e.mode >> 12 == LINK => {}
+                        0 if e.file_type() == FileType::Link => {}
                         libc::ENOENT => way.missing = true,
                         _ => way.plain = true,
                     }
@@ -581,8 +579,7 @@ mod tests {
     const PLUMBING: &[u8] = b"/proc/9/fd/";
 
     fn event(kind: EventKind, path: &str, error: i32) -> event::Event {
-        let (path, path2) = (path.into(), Vec::new());
-        event::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
+        event::Event { error, ..event::Event::new(7, kind, path.into()) }
     }
 
     fn compared(preload: &[event::Event], kernel: &[event::Event]) -> (bool, Vec<String>, Vec<String>) {

@@ -4,7 +4,7 @@
 //! Unaware of: what follows from an event.
 
 use larder_model::{FileMode, Identity, ModeRule, Placement};
-use larder_sys::Stat;
+use larder_sys::{FileType, Stat};
 
 /// One operation of one process. Its paths are `Vec<u8>` or `&[u8]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,35 +28,42 @@ pub struct Event<P = Vec<u8>> {
     pub extra: u32,
 }
 
+impl<P> Event<P> {
+    /// Returns an event of which nothing is known but the process, the operation and the path.
+    pub fn new(pid: u32, kind: EventKind, path: P) -> Event<P>
+    where
+        P: Default,
+    {
+        Event { pid, error: 0, kind, path, path2: P::default(), identity: None, mode: 0, extra: 0 }
+    }
+
+    /// Adds what `stat` found at the path.
+    pub fn with(self, stat: &Stat) -> Event<P> {
+        Event { identity: Some(identity_of(stat)), mode: mode_of(stat), ..self }
+    }
+
+    /// Returns the type of the file, which is `FileType::Other(0)` if that is unknown.
+    pub(crate) fn file_type(&self) -> FileType {
+        file_type(self.mode)
+    }
+
+    fn map<'e, Q>(&'e self, path: impl Fn(&'e P) -> Q) -> Event<Q> {
+        let Event { pid, error, kind, identity, mode, extra, .. } = *self;
+        Event { pid, error, kind, path: path(&self.path), path2: path(&self.path2), identity, mode, extra }
+    }
+}
+
 impl Event<&[u8]> {
     /// Returns a copy with owned paths.
     pub fn owned(&self) -> Event {
-        Event {
-            pid: self.pid,
-            error: self.error,
-            kind: self.kind,
-            path: self.path.to_vec(),
-            path2: self.path2.to_vec(),
-            identity: self.identity,
-            mode: self.mode,
-            extra: self.extra,
-        }
+        self.map(|path| path.to_vec())
     }
 }
 
 impl Event<Vec<u8>> {
     /// Returns the event with its paths as slices.
     pub(crate) fn borrowed(&self) -> Event<&[u8]> {
-        Event {
-            pid: self.pid,
-            error: self.error,
-            kind: self.kind,
-            path: &self.path,
-            path2: &self.path2,
-            identity: self.identity,
-            mode: self.mode,
-            extra: self.extra,
-        }
+        self.map(Vec::as_slice)
     }
 }
 
@@ -144,6 +151,11 @@ const RULES: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Set, ModeRule::Executa
 /// Returns the file type and permission bits as in `st_mode`.
 pub fn mode_of(stat: &Stat) -> u32 {
     u32::from(stat.kind.code()) << 12 | stat.mode
+}
+
+/// Returns the file type in a mode as in `st_mode`. That of an unknown mode is `FileType::Other(0)`.
+pub(crate) fn file_type(mode: u32) -> FileType {
+    FileType::of_code(u8::try_from(mode >> 12).unwrap_or(u8::MAX))
 }
 
 /// Returns the identity of the file that a stat found.

@@ -11,6 +11,7 @@
 //!
 //! Unaware of: what follows from an event.
 
+use larder_model::contains;
 use larder_model::quick::{Map, Set};
 
 use crate::event::{Event, EventKind, OpenFlags};
@@ -30,7 +31,7 @@ pub(crate) fn names(trace: &Trace) -> Vec<Names> {
 
 /// Returns true if a component of an absolute path is `..`.
 pub(crate) fn has_parents(path: &[u8]) -> bool {
-    path.windows(3).any(|part| matches!(part, b"/..")) && path.split(|&b| b == b'/').any(|part| part == b"..")
+    contains(path, "/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
 /// The directories and symbolic links that the command has created so far.
@@ -140,8 +141,7 @@ mod tests {
     use super::*;
 
     fn event(kind: EventKind, path: &str, path2: &str) -> Event {
-        let (path, path2) = (path.into(), path2.into());
-        Event { pid: 1, error: 0, kind, path, path2, identity: None, mode: 0, extra: 0 }
+        Event { path2: path2.into(), ..Event::new(1, kind, path.into()) }
     }
 
     #[test]

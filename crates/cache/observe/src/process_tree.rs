@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn event(kind: EventKind, pid: u32, path: &'static [u8], extra: u32, mode: u32) -> Event<&'static [u8]> {
-        Event { pid, error: 0, kind, path, path2: b"", identity: None, mode, extra }
+        Event { mode, extra, ..Event::new(pid, kind, path) }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use larder_model::Identity;
 use larder_model::quick::Map;
+use larder_sys::FileType;
 
 use crate::event::{Event, EventKind, OpenFlags, REPORTED_WHOLE};
 use crate::process_tree::{ProcessTree, Running};
@@ -145,8 +146,8 @@ impl<'t> RunModel<'t> {
                     path: event.path,
                     flags,
                     failed: event.error != 0,
-                    is_regular: event.mode >> 12 == 0o10,
-                    file: event.identity.map(|id| (id.device, id.inode)),
+                    is_regular: event.file_type() == FileType::File,
+                    file: event.identity.map(|id| id.file_id()),
                     phase,
                 }),
                 _ => {}
@@ -200,8 +201,7 @@ mod tests {
     use super::*;
 
     fn event(kind: EventKind, pid: u32, path: &str, extra: u32) -> Event {
-        let path = path.into();
-        Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra }
+        Event { extra, ..Event::new(pid, kind, path.into()) }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use larder_model::is_in_word;
+use larder_model::{contains_any, is_in_word, leading_word, trailing_word};
 use memchr::memmem;
 
 /// The macros that expand to the path of a file.
@@ -37,7 +37,7 @@ pub fn names_files(text: &[u8]) -> bool {
             FILE_WORDS.iter().any(|name| name.ends_with(word))
         }
     };
-    FILE_FUNCTIONS.iter().any(|word| memmem::find(text, word).is_some())
+    contains_any(text, &FILE_FUNCTIONS)
         || memmem::find_iter(text, b"E__").any(is_end)
         || STARTS.iter().any(|start| memmem::find_iter(text, start).any(is_start))
         || memmem::find_iter(text, b"FILE").any(|at| is_beside_underscores(text, at))
@@ -72,9 +72,7 @@ fn line_around(text: &[u8], at: usize) -> &[u8] {
 }
 
 fn word_around(text: &[u8], at: usize) -> &[u8] {
-    let start = text[..at].iter().rposition(|b| !is_in_word(*b)).map_or(0, |last| last + 1);
-    let end = text[at..].iter().position(|b| !is_in_word(*b)).map_or(text.len(), |length| at + length);
-    &text[start..end]
+    &text[at - trailing_word(&text[..at]).len()..at + leading_word(&text[at..]).len()]
 }
 
 /// Returns true if gcc allows this byte between a backslash and the end of the line that it

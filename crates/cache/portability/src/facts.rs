@@ -3,15 +3,15 @@
 //! Unaware of: how that is decided.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use larder_compiler::{Family, Invocation, Naming};
 use larder_model::path::{absolute, file_name, without_parents};
 use larder_model::{Action, Carried, Looked, PLACEHOLDER, Roots};
+use larder_sys::Opening;
 use memchr::memmem;
 
 /// Variables that a compiler and its parts read, but whose values never reach a result: search
@@ -141,7 +141,7 @@ impl RunFacts<'_> {
     }
 
     pub(crate) fn roots(&self) -> Vec<&[u8]> {
-        self.command.roots.all().map(Vec::as_slice).collect()
+        self.command.roots.all().collect()
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn is_library(path: &[u8]) -> bool {
 /// Returns true for a program, library or object, by its first bytes.
 pub(crate) fn is_elf(path: &[u8]) -> bool {
     let mut start = [0; 4];
-    let mut read = || File::open(Path::new(OsStr::from_bytes(path))).and_then(|mut file| file.read_exact(&mut start));
+    let mut read = || larder_sys::open(path, Opening::Read).and_then(|mut file| file.read_exact(&mut start));
     read().is_ok() && start == *b"\x7fELF"
 }
 

@@ -9,8 +9,8 @@
 //! Unaware of: which texts were read.
 
 use crate::c_words::{FILE_FUNCTIONS, FILE_WORDS, names_files};
-use larder_model::is_in_word;
 use larder_model::quick::{Map, Set};
+use larder_model::{is_in_word, leading_word};
 
 use crate::inactive_regions::{Alive, Names};
 use crate::macro_table::{Defined, definition, is_expanded};
@@ -70,7 +70,7 @@ fn names_for_certain(code: &[u8], words: &Set<&[u8]>) -> bool {
     while let Some(&byte) = code.get(at) {
         let length = match byte {
             b'\\' => 2,
-            _ if is_in_word(byte) => code[at..].iter().position(|byte| !is_in_word(*byte)).unwrap_or(code.len() - at),
+            _ if is_in_word(byte) => leading_word(&code[at..]).len(),
             _ => 1,
         };
         if quote.is_none() && is_in_word(byte) && words.contains(&code[at..at + length]) {

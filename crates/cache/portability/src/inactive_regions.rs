@@ -11,7 +11,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use larder_compiler::may_alter_text;
-use larder_model::is_in_word;
+use larder_model::path::file_name;
+use larder_model::{contains, contains_any, is_in_word, leading_word, trailing_word};
 use memchr::memmem;
 
 use crate::c_words::splices;
@@ -122,7 +123,7 @@ impl<'t> Names<'t> {
             self.definitions.iter().filter_map(rest).any(|rest| rest.is_empty() || rest[0] == b'=')
         };
         let of_itself = name[0] == b'_' || PREDEFINED.contains(&name);
-        let mentioned = self.arguments.iter().filter(|argument| memmem::find(argument, name).is_some()).count();
+        let mentioned = self.arguments.iter().filter(|argument| contains(argument, name)).count();
         match mentioned {
             0 if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
             // It is mentioned once, in its `-D`.
@@ -308,7 +309,7 @@ pub(crate) fn may_be_in_a_number(before: &[u8]) -> bool {
 }
 
 fn has_comment(line: &[u8]) -> bool {
-    memmem::find(line, b"/*").is_some() || memmem::find(line, b"//").is_some()
+    contains_any(line, &["/*", "//"])
 }
 
 /// Returns true if `rest` is a header name in which nothing looks like a comment or a string.
@@ -349,8 +350,7 @@ pub(crate) fn is_include(word: &[u8]) -> bool {
 /// Returns the name of a directive and what follows it.
 pub(crate) fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
-    let end = rest.iter().position(|byte| !is_in_word(*byte)).unwrap_or(rest.len());
-    Some(rest.split_at(end))
+    Some(rest.split_at(leading_word(rest).len()))
 }
 
 /// Returns true if the text may have directives in another form, or lines that only look like
@@ -358,20 +358,15 @@ pub(crate) fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
 /// comment that is split over two lines.
 fn hides_directives(text: &[u8]) -> bool {
     const RAW: [&[u8]; 5] = [b"R", b"LR", b"UR", b"uR", b"u8R"];
-    let is_raw = |at: usize| {
-        let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
-        RAW.contains(&&text[start..=at])
-    };
-    const FORMS: [&[u8]; 6] = [b"??=", b"??'", b"??(", b"??)", b"%:", b"\\\\\n"];
+    let is_raw = |at: usize| RAW.contains(&trailing_word(&text[..=at]));
+    const FORMS: [&str; 6] = ["??=", "??'", "??(", "??)", "%:", "\\\\\n"];
     // Two-character signs that may be split over two lines, with the characters that may follow.
     const DIVIDED: [(&[u8], &[u8]); 3] = [(b"%\\\n", b":\\"), (b"/\\\n", b"/*\\"), (b"*\\\n", b"/\\")];
     let goes_on = |(form, rest): &(&[u8], &[u8])| {
         let behind = |at: usize| text.get(at + form.len());
         memmem::find_iter(text, form).any(|at| behind(at).is_some_and(|next| rest.contains(next)))
     };
-    FORMS.iter().any(|form| memmem::find(text, form).is_some())
-        || DIVIDED.iter().any(goes_on)
-        || memmem::find_iter(text, b"R\"").any(is_raw)
+    contains_any(text, &FORMS) || DIVIDED.iter().any(goes_on) || memmem::find_iter(text, b"R\"").any(is_raw)
 }
 
 /// Returns true if a line is continued by a backslash with blanks after it, which gcc ignores.
@@ -382,13 +377,13 @@ fn goes_on(text: &[u8]) -> bool {
 /// Returns true if the compiler of this name is for Linux on x86 or 64-bit Arm. For other machines
 /// it predefines other names.
 fn is_for_here(tool: &[u8]) -> bool {
-    let name = tool.rsplit(|byte| *byte == b'/').next().unwrap_or(tool);
+    let name = file_name(tool);
     let prefix = [&b"gcc"[..], b"g++", b"cc", b"c++"].iter().find_map(|tool| memmem::find(name, tool));
     match prefix.map(|end| &name[..end]) {
         Some(b"") => cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
         Some(prefix) => {
             let machine = [&b"x86_64-"[..], b"i686-", b"aarch64-"].iter().any(|machine| prefix.starts_with(machine));
-            machine && memmem::find(prefix, b"linux").is_some()
+            machine && contains(prefix, "linux")
         }
         None => false,
     }

@@ -8,9 +8,8 @@
 //!
 //! Unaware of: which words matter.
 
-use larder_model::is_in_word;
 use larder_model::quick::{Map, Set};
-use memchr::memmem;
+use larder_model::{contains, is_in_word};
 
 use crate::inactive_regions::{Alive, Line, directive, is_include, may_be_in_a_number};
 use crate::unused_macros::{BUILT_IN, Starts, is_pasted_of, name_and_body};
@@ -67,11 +66,11 @@ impl<'t> Defined<'t> {
         for argument in arguments {
             match argument.strip_prefix(b"-D").and_then(name_and_body) {
                 Some((name, body)) => bodies.entry(name).or_default().push(body),
-                None if memmem::find(argument, b"##").is_some() => return None,
+                None if contains(argument, "##") => return None,
                 None => told.extend(self::words(argument)),
             }
         }
-        if arguments.iter().any(|argument| memmem::find(argument, b"%:").is_some()) {
+        if arguments.iter().any(|argument| contains(argument, "%:")) {
             return None;
         }
         for line in texts.iter().flat_map(Alive::lines) {
@@ -84,7 +83,7 @@ impl<'t> Defined<'t> {
         let mut pasting = Set::default();
         let is_known = |word: &&[u8]| bodies.contains_key(word) || words.contains(word) || PASTING.contains(word);
         for (name, body) in bodies.iter().flat_map(|(name, bodies)| bodies.iter().map(|body| (*name, *body))) {
-            if memmem::find(body, b"##").is_some() {
+            if contains(body, "##") {
                 pasting.insert(name);
             }
             for word in self::words(body).filter(is_known) {

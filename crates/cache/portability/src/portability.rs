@@ -15,17 +15,14 @@
 //! Unaware of: how a result is found, how it is put in place.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{
     Family, Naming, RustPaths, Stage, is_for_linker, only_preprocesses, rust_paths, writes_dependencies,
 };
 use larder_model::path::file_name;
-use larder_model::{Bound, Rewrite};
+use larder_model::{Bound, Rewrite, contains, contains_any};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
-use memchr::memmem;
+use larder_sys::as_path;
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
@@ -194,10 +191,7 @@ impl RunFacts<'_> {
     /// another crate may use the variable, so no crate that was read may contain its name.
     fn only_names_included_files(&self, variable: &[u8]) -> bool {
         let is_free = |path: &Vec<u8>| match is_crate(path) {
-            true => {
-                self.command.roots.is_outside(path)
-                    || whole(path).is_some_and(|bytes| memmem::find(&bytes, variable).is_none())
-            }
+            true => self.command.roots.is_outside(path) || whole(path).is_some_and(|bytes| !contains(&bytes, variable)),
             false => is_elf(path) || whole(path).is_some_and(|text| names_included_files_only(&text, variable)),
         };
         let mut read = self.looked.iter().filter(|(_, looked)| looked.content);
@@ -276,7 +270,7 @@ impl RunFacts<'_> {
         // Standard error, or both streams in one.
         let warned = message_texts.last().map_or(&[][..], |bytes| bytes);
         let text = &message_texts.concat()[..];
-        let is_by_chance = |old: &[u8]| self.command.roots.names().iter().any(|name| memmem::find(old, name).is_some());
+        let is_by_chance = |old: &[u8]| contains_any(old, self.command.roots.names());
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
         }
@@ -310,7 +304,7 @@ impl RunFacts<'_> {
         // preprocessed text.
         let preprocesses = self.command.invocation.stage == Stage::Early && self.is_preprocessed_only();
         let text = if preprocesses { warned } else { text };
-        let says = |word: &[u8]| memmem::find(text, word).is_some();
+        let says = |word: &[u8]| contains(text, word);
         let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
         if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
             return Err((Bound::Message, input.clone()));
@@ -338,12 +332,12 @@ impl RunFacts<'_> {
     /// absolute one without links (`maybe_shorter_path` in `libcpp/files.cc`).
     fn system_through_a_link<'a>(&self, naming: &'a Naming) -> Option<&'a Vec<u8>> {
         let is_linked = |path: &[u8]| {
-            let path = Path::new(OsStr::from_bytes(path));
+            let path = as_path(path);
             path.canonicalize().map_or(true, |real| real != path)
         };
         naming.system.iter().find(|directory| {
             let directory = self.directory(directory);
-            let is_in = |path: &[u8]| Path::new(OsStr::from_bytes(path)).starts_with(&directory);
+            let is_in = |path: &[u8]| as_path(path).starts_with(&directory);
             let mut read = self.looked.iter().filter(|(path, looked)| looked.content && is_in(path));
             read.any(|(path, _)| is_linked(path))
         })
@@ -369,11 +363,10 @@ impl RunFacts<'_> {
     /// information. clang writes checksums from DWARF 5 on.
     fn summed(&self, made: &[&dyn Content]) -> Option<&Vec<u8>> {
         let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
-        let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
         let holds_sums = |bytes: &[u8]| {
             // The first form is in assembler source, the second in objects.
-            is_in(bytes, b" md5 0x")
-                || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
+            contains(bytes, " md5 0x")
+                || self.carried.rooted.iter().any(|path| contains(bytes, file_name(path))) && sums_sources(bytes)
         };
         made.iter().any(|content| content.bytes().is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }
@@ -425,11 +418,8 @@ impl RunFacts<'_> {
         let content = output.content()?;
         let invocation = self.command.invocation;
         let is = |named: &Option<Vec<u8>>| {
-            let mut encoded = Vec::new();
-            named.as_ref().is_some_and(|named| {
-                self.command.roots.encode_path(&self.command.absolute(named), &mut encoded);
-                encoded == output.path
-            })
+            let encoded = |named| self.command.roots.encoded_path(&self.command.absolute(named));
+            named.as_ref().is_some_and(|named| encoded(named) == output.path)
         };
         let depfile: Vec<Rewrite> = self.depfile().into_iter().collect();
         let rules: &[Rewrite] = if is(&invocation.depfile) || is(&invocation.output) && self.writes_dependencies() {
@@ -449,9 +439,8 @@ impl RunFacts<'_> {
     /// Returns true for `a.out`, the output of a link without `-o`.
     fn is_default_program(&self, output: &Output) -> bool {
         let CommandFacts { invocation, action, roots, .. } = self.command;
-        let mut encoded = Vec::new();
-        roots.encode_path(&[&action.cwd, &b"/a.out"[..]].concat(), &mut encoded);
-        invocation.stage == Stage::End && invocation.output.is_none() && encoded == output.path
+        let is_default = || roots.encoded_path(&[&action.cwd, &b"/a.out"[..]].concat()) == output.path;
+        invocation.stage == Stage::End && invocation.output.is_none() && is_default()
     }
 
     /// Returns the rule for depfiles of the compiler that ran.

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: how the text was made, and for which results it is searched.
 
-use larder_model::{Roots, is_in_word};
+use larder_model::{Roots, contains, contains_any, is_in_word};
 use larder_relocate::holds_a_root;
 use memchr::memmem;
 
@@ -15,13 +15,13 @@ const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 /// path. If one is not included, it was read by `.incbin`, `.include` or `#embed`, which leave no
 /// line marker.
 pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> bool {
-    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let names_of_roots: Vec<&[u8]> = roots.all().collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
     let code = lines.concat();
     let is_included = |name: &&[u8]| {
         let named = [*name, &b"\""[..]].concat();
-        markers.iter().any(|line| memmem::find(line, &named).is_some())
+        markers.iter().any(|line| contains(line, &named))
     };
     let names = asks_for_a_name(&code) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
     !names && generated.iter().all(is_included)
@@ -36,7 +36,7 @@ pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
     }
     let without_spaces = |text: &[u8]| text.iter().copied().filter(|byte| *byte != b' ').collect::<Vec<u8>>();
     let text = without_spaces(text);
-    names.iter().any(|name| memmem::find(&text, &without_spaces(name)).is_some())
+    names.iter().any(|name| contains(&text, &without_spaces(name)))
 }
 
 /// Returns true if a root path occurs outside of quotes, where a part of it may be a macro.
@@ -79,7 +79,7 @@ fn asks_for_a_name(code: &[u8]) -> bool {
     // `__builtin_FILE_NAME` gives the name without its directory.
     const FILE: &[u8] = b"__builtin_FILE";
     let file = |at: usize| code.get(at + FILE.len()) != Some(&b'_');
-    WORDS.iter().any(|word| memmem::find(code, word).is_some()) || memmem::find_iter(code, FILE).any(file)
+    contains_any(code, &WORDS) || memmem::find_iter(code, FILE).any(file)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use larder_compiler::{
     names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_times_in_perl, own_process,
     runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
-use larder_model::is_in_word;
 use larder_model::path::file_name;
+use larder_model::{contains_any, is_in_word};
 use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::hides_its_text;
 
@@ -65,7 +65,7 @@ impl ScriptScan {
         let mut found = ScriptScan::default();
         let read = texts(run);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler)).map(|(path, _)| path);
-        if matches!(command.family, Family::Gcc | Family::Clang) {
+        if command.family.is_gcc_or_clang() {
             found.compiled = compiled.cloned().collect();
             return found;
         }
@@ -150,7 +150,7 @@ impl ScriptScan {
     /// Searches a text. `by` are its readers, and `path` is its file, which may be empty.
     fn search(&mut self, text: &[u8], by: &[Reader], path: &[u8]) {
         let is_makefile = is_makefile(path);
-        let holds = |words: &[&str]| holds(text, words);
+        let holds = |words: &[&str]| contains_any(text, words);
         let named = Named {
             times: match by {
                 [Reader::Script(Language::Perl)] => names_times_in_perl(text),
@@ -255,16 +255,12 @@ fn compiled_names(bytes: &[u8]) -> bool {
 /// Returns true if a text may contain a pragma with which gcc and clang compare the mtimes of two
 /// files.
 pub fn compares_dates(text: &[u8]) -> bool {
-    holds(text, DATE_WORDS)
+    contains_any(text, DATE_WORDS)
 }
 
 /// Returns the words of a text, as names of variables are.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| !is_in_word(*byte))
-}
-
-fn holds(text: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
 }
 
 /// Returns the bytes of a file, or `None` if it is too large to be searched. A file that cannot be
@@ -355,7 +351,7 @@ fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
             let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
         } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
             let now = larder_sys::stat(open.path);
-            if !now.is_ok_and(|now| (now.device, now.inode) == file) {
+            if !now.is_ok_and(|now| now.file_id() == file) {
                 gone.insert(open.path);
             }
         }

@@ -4,14 +4,11 @@
 //! Unaware of: what is done with the answer.
 
 use std::cell::OnceCell;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::c_words::names_files;
 use larder_compiler::{Family, Naming, alters_text, header_path};
-use larder_model::Looked;
-use memchr::memmem;
+use larder_model::{Looked, contains_any};
 
 use crate::facts::{RunFacts, is_library, whole};
 use crate::file_macro::{a_file_is_named, no_file_is_named};
@@ -74,7 +71,7 @@ impl<'r> Sources<'r> {
             naming.places.iter().filter_map(|word| header_path(word)).filter(|directory| !directory.starts_with(b"/"));
         let relative: Vec<PathBuf> = relative.map(|named| run.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
-            let path = Path::new(OsStr::from_bytes(path));
+            let path = larder_sys::as_path(path);
             !relative.iter().any(|directory| path.starts_with(directory))
         };
         self.ours().is_some_and(|ours| {
@@ -144,8 +141,7 @@ impl<'r> Sources<'r> {
     /// Returns true for a file that libc reads in any program: locales, character sets, the cache
     /// of libraries.
     fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
-        let is_named =
-            [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
+        let is_named = contains_any(path, &["/locale/", "/gconv/", "/ld.so.cache"]);
         let is_table = bytes.contains(&0) || path.ends_with(b"/locale.alias");
         is_named && is_table && self.run.command.roots.is_outside(path)
     }

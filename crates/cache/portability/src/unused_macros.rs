@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::c_words::{is_blank, splices};
-use larder_model::is_in_word;
+use larder_model::{contains, contains_any, is_in_word, leading_word};
 use memchr::{memchr_iter, memmem};
 
 /// The words that gcc's predefined macros expand to (`gcc -dM -E -x c /dev/null`), besides numbers.
@@ -60,7 +60,7 @@ impl Macros {
     /// Returns `None` if a root path occurs outside of macro definitions, or if one of these macros
     /// is used already.
     pub(crate) fn of(arguments: &[Vec<u8>], texts: &[Vec<u8>], roots: &[&[u8]]) -> Option<Macros> {
-        let holds = |text: &[u8]| roots.iter().any(|root| memmem::find(text, root).is_some());
+        let holds = |text: &[u8]| contains_any(text, roots);
         let (mut names, mut parts) = (Vec::new(), Vec::new());
         for argument in arguments {
             if holds(argument) {
@@ -104,7 +104,7 @@ impl Macros {
     /// Searches a text in which every word is written plainly. Returns false if it uses one of the
     /// macros.
     fn take(&mut self, text: &[u8]) -> bool {
-        let holds_raw_strings = memmem::find(text, b"R\"").is_some();
+        let holds_raw_strings = contains(text, "R\"");
         // True if only blanks precede on this line, and the line is certain to begin here.
         let (mut at, mut begins) = (0, !holds_raw_strings);
         while let Some(&byte) = text.get(at) {
@@ -118,10 +118,9 @@ impl Macros {
                 continue;
             }
             begins = false;
-            let length = text[at..].iter().position(|byte| !is_in_word(*byte)).unwrap_or(text.len() - at);
-            let word = &text[at..at + length];
-            at += length;
-            let may_be_within = length <= self.longest && self.starts.may_be(word);
+            let word = leading_word(&text[at..]);
+            at += word.len();
+            let may_be_within = word.len() <= self.longest && self.starts.may_be(word);
             if may_be_within && self.within.contains(word) {
                 if self.names.iter().any(|name| name == word) {
                     return false;
@@ -196,8 +195,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 /// Returns the name at the start of a definition, and what follows.
 pub(crate) fn name_and_body(definition: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = definition.trim_ascii_start();
-    let end = start.iter().position(|byte| !is_in_word(*byte)).unwrap_or(start.len());
-    let (name, body) = start.split_at(end);
+    let (name, body) = start.split_at(leading_word(start).len());
     (!name.is_empty() && !name[0].is_ascii_digit()).then_some((name, body))
 }
 
@@ -210,7 +208,7 @@ fn divide<'t>(
     parts: &mut Vec<&'t [u8]>,
 ) -> bool {
     // Inside a raw string, a line is not a directive.
-    if memmem::find(text, b"R\"").is_some() {
+    if contains(text, "R\"") {
         return false;
     }
     let (mut rest, mut line_at, mut continued) = (0, 0, false);
@@ -234,7 +232,7 @@ fn divide<'t>(
 fn definition(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
     let rest = directive.strip_prefix(b"define").filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))?;
-    name_and_body(rest).filter(|_| memmem::find(line, b"*/").is_none())
+    name_and_body(rest).filter(|_| !contains(line, "*/"))
 }
 
 /// Returns the comment at the start of a text, if it certainly ends at the first `*/`. A line
@@ -267,7 +265,7 @@ pub(crate) fn hides_words(text: &[u8]) -> bool {
     };
     let ends_a_line = |at: usize| text.get(at + 1) != Some(&b'\n');
     text.contains(&0)
-        || memmem::find(text, b"??/").is_some()
+        || contains(text, "??/")
         || splices(text).any(divides_a_word)
         || memchr_iter(b'\r', text).any(ends_a_line)
 }
@@ -294,7 +292,7 @@ mod tests {
     /// Checks the answer for these texts. Those that hold a root path come first.
     fn check(texts: &[&[u8]], arguments: &[&[u8]], expect: bool) {
         let owned = |all: &[&[u8]]| all.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>();
-        let (rooted, others) = texts.split_at(texts.iter().filter(|text| memmem::find(text, b"/r").is_some()).count());
+        let (rooted, others) = texts.split_at(texts.iter().filter(|text| contains(text, "/r")).count());
         let macros = Macros::of(&owned(arguments), &owned(rooted), &[b"/r"]);
         let unnamed =
             macros.is_some_and(|mut macros| others.iter().all(|text| macros.read(text)) && macros.are_unnamed());

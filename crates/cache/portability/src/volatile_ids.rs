@@ -3,14 +3,10 @@
 //! Unaware of: which texts read them, what is done with the answer.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
-use larder_model::Identity;
+use larder_model::contains;
 use larder_model::path::file_name;
 use larder_observe::{Image, Program, RunModel, inspect_program};
 use larder_relocate::hides_its_text;
@@ -85,12 +81,10 @@ pub(crate) fn ran_what_names_processes(run: &RunModel) -> bool {
 /// Returns true if a program may ask for process ids. A dynamic program and a library contain the
 /// names of the functions that they call, and can be searched for those.
 fn names_processes(image: &Image) -> bool {
-    let path = Path::new(OsStr::from_bytes(image.path));
     let is_dynamic = !image.is_program || matches!(inspect_program(image.path).0, Program::Dynamic { .. });
     let is_the_same = is_still_there(image);
-    let names =
-        |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();
-    !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)
+    let names = |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || contains(&bytes, "syscall");
+    !is_dynamic || !is_the_same || fs::read(larder_sys::as_path(image.path)).map_or(true, names)
 }
 
 /// Returns true if a file does not belong to the system's packages.
@@ -100,14 +94,11 @@ pub fn outside_the_system(path: &[u8]) -> bool {
 
 /// Returns true if the file of a program has not changed since the program ran.
 pub(crate) fn is_still_there(image: &Image) -> bool {
-    let path = Path::new(OsStr::from_bytes(image.path));
-    image.identity.is_some_and(|identity| is_still(path, identity))
-}
-
-fn is_still(path: &Path, identity: Identity) -> bool {
-    fs::metadata(path).is_ok_and(|now| {
-        let modified_ns = now.mtime().saturating_mul(1_000_000_000).saturating_add(now.mtime_nsec());
-        (now.ino(), now.size(), modified_ns) == (identity.inode, identity.size_bytes, identity.modified_ns)
+    image.identity.is_some_and(|identity| {
+        larder_sys::stat(image.path).is_ok_and(|now| {
+            let before = (identity.inode, identity.size_bytes, identity.modified_ns);
+            (now.inode, now.size_bytes, now.modified_ns) == before
+        })
     })
 }
 

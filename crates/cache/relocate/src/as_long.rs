@@ -6,7 +6,6 @@
 //!
 //! Unaware of: what wrote the bytes.
 
-use memchr::memmem;
 use object::elf::ELFMAG;
 
 use crate::archive;
@@ -22,7 +21,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
         return None;
     }
     if crate::magic::is_archive(bytes) {
-        return archive::relocate(bytes, &|part| stands_in(part, map), &|object| of_object(object, map));
+        return archive::relocate(bytes, &|part| map.stands_in(part), &|object| of_object(object, map));
     }
     match bytes.starts_with(&ELFMAG) {
         true => of_object(bytes, map),
@@ -33,16 +32,11 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
 /// Replaces the roots that the program itself may use, and then those in its debug information.
 fn of_object(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let there = objects::exchange_in_place(bytes, &|section| replace_each(section, map, &goes_on))?;
-    let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
     // This also finds a directory above a root in debug information, where clang splits paths.
-    match holds_a_root(&there, &roots) {
+    match holds_a_root(&there, &map.replaced()) {
         true => objects::relocate(&there, map, Order::Same),
         false => Some(there),
     }
-}
-
-fn stands_in(bytes: &[u8], map: &Map<'_>) -> bool {
-    map.pairs().iter().any(|pair| memmem::find(bytes, pair.from).is_some())
 }
 
 /// Returns true if the text after a root makes it another name.

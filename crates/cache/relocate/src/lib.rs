@@ -146,7 +146,7 @@ fn of_objects(bytes: &[u8], map: &Map<'_>, order: object::Order) -> Option<Vec<u
     if !magic::is_archive(bytes) {
         return object::relocate(bytes, map, order);
     }
-    let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
+    let roots = map.replaced();
     archive::relocate(bytes, &|part| holds_a_root(part, &roots), &|object| object::relocate(object, map, order))
 }
 

@@ -106,8 +106,7 @@ fn is_string(opcode: u8) -> bool {
 
 /// Returns the pickle with the roots in its strings replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    let holds = |text: &[u8]| map.pairs().iter().any(|pair| memchr::memmem::find(text, pair.from).is_some());
-    rewrite(bytes, &holds, &|text| text::relocate_loosely(text, map))
+    rewrite(bytes, &|text| map.stands_in(text), &|text| text::relocate_loosely(text, map))
 }
 
 /// Returns the pickle with the ephemeral names in its strings replaced.

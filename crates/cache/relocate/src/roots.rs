@@ -1,6 +1,10 @@
-//! Pairs of roots, and the root that contains a path.
+//! Pairs of roots: which root contains a path, and whether a root stands in some bytes.
 //!
-//! Unaware of: the bytes that contain the path.
+//! Unaware of: what the bytes are.
+
+use memchr::memmem;
+
+use crate::forms::holds_wide;
 
 /// The minimum length of a root in bytes. A shorter string would occur by accident.
 const LENGTH_MIN: usize = 2;
@@ -43,6 +47,21 @@ impl<'a> Map<'a> {
     /// Returns the pairs, the longest `from` first.
     pub(crate) fn pairs(&self) -> &[Pair<'a>] {
         &self.pairs
+    }
+
+    /// Returns true if a root is in the bytes as it is, in whatever surroundings.
+    pub(crate) fn stands_in(&self, bytes: &[u8]) -> bool {
+        self.pairs.iter().any(|pair| memmem::find(bytes, pair.from).is_some())
+    }
+
+    /// Returns true if a root is in the bytes in a wide encoding.
+    pub(crate) fn stands_wide_in(&self, bytes: &[u8]) -> bool {
+        self.pairs.iter().any(|pair| holds_wide(bytes, pair.from))
+    }
+
+    /// Returns the roots that are replaced, the longest first.
+    pub(crate) fn replaced(&self) -> Vec<&'a [u8]> {
+        self.pairs.iter().map(|pair| pair.from).collect()
     }
 
     /// Returns the root that equals the path or contains it.

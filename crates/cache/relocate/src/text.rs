@@ -10,7 +10,7 @@
 
 use memchr::memmem;
 
-use crate::forms::{hides_its_text, holds_wide};
+use crate::forms::hides_its_text;
 use crate::names::Names;
 use crate::roots::{Map, Pair};
 
@@ -19,7 +19,7 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || hides_its_text(text) || !text.iter().all(|&c| is_text(c)) {
         return None;
     }
-    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) || may_be_quoted_by_gcc(text, map) {
+    if map.stands_wide_in(text) || may_be_quoted_by_gcc(text, map) {
         return None;
     }
     let replaced = replace(text, map)?;

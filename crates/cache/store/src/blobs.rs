@@ -58,10 +58,7 @@ impl Store {
     /// file was not changed since.
     pub fn open_blob(&self, blob: &Blob, stat_cache: &StatCache) -> Result<OpenBlob, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
-        let (mut file, stat) = open_plain(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
-            _ => StoreError::reading(&path)(error),
-        })?;
+        let (mut file, stat) = open_plain(&path).map_err(StoreError::reading_blob(&path, blob.digest))?;
         if stat.size_bytes == blob.size_bytes && stat_cache.content(&stat) == Some(blob.digest) {
             return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
         }

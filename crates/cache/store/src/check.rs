@@ -19,7 +19,7 @@ use larder_model::{
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 use crate::StatCache;
-use crate::current::{Listing, failure, listing_digest, stat_in, status_of};
+use crate::current::{Listing, failure, listing, stat_in, status_of};
 use crate::git_index::entries;
 use crate::scan::{Forms, of_uncut};
 use crate::verify_inputs::class_of;
@@ -166,10 +166,9 @@ impl Checker<'_> {
     fn check_ages(&self, ages: &[Age]) -> Result<(), Difference> {
         let mut before: Option<i64> = None;
         for age in ages {
-            let mut path = Vec::new();
-            if !self.roots.decode_path(age.path, &mut path) {
+            let Some(path) = self.roots.decoded_path(age.path) else {
                 return differs(age.path, "cannot be accessed");
-            }
+            };
             let Ok(stat) = larder_sys::stat(&path) else { return differs(&path, "cannot be accessed") };
             let is_as_before = match before {
                 None => true,
@@ -193,8 +192,7 @@ impl Checker<'_> {
     /// Returns the path in this place for a message. If this place does not have its root, returns
     /// it unchanged.
     fn decoded(&self, encoded: &[u8]) -> Vec<u8> {
-        let mut path = Vec::new();
-        if self.roots.decode_path(encoded, &mut path) { path } else { encoded.to_vec() }
+        self.roots.decoded_path(encoded).unwrap_or_else(|| encoded.to_vec())
     }
 
     /// Returns the names of facts and absences as they are in this place.
@@ -203,24 +201,17 @@ impl Checker<'_> {
         if !names.clone().any(is_encoded) {
             return Names::AsTheyStand;
         }
-        let decode = |name| {
-            let mut decoded = Vec::new();
-            self.roots.decode_names(name, &mut decoded).then_some(decoded)
-        };
-        names.map(decode).collect::<Option<_>>().map_or(Names::Unknown, Names::Decoded)
+        names.map(|name| self.roots.decoded_names(name)).collect::<Option<_>>().map_or(Names::Unknown, Names::Decoded)
     }
 
     /// Checks that two files of equal content are one file, and have equal mtimes, if and only if
     /// they did before.
     fn check_twins(&self, twins: &Twins) -> Result<(), Difference> {
-        let stat = |encoded: &[u8]| {
-            let mut path = Vec::new();
-            if self.roots.decode_path(encoded, &mut path) { larder_sys::stat(&path).ok() } else { None }
-        };
+        let stat = |encoded: &[u8]| larder_sys::stat(&self.roots.decoded_path(encoded)?).ok();
         let [Some(a), Some(b)] = twins.paths.map(stat) else {
             return differs(&self.decoded(twins.paths[0]), "cannot be accessed");
         };
-        let same_file = (a.device, a.inode) == (b.device, b.inode);
+        let same_file = a.file_id() == b.file_id();
         if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
             return differs(
                 &self.decoded(twins.paths[1]),
@@ -247,9 +238,8 @@ impl Checker<'_> {
             Err(error) => return differs(path, format!("the directory cannot be opened as before: {error}")),
         };
         if let Links::Real(real) = facts.links {
-            let mut expect = Vec::new();
-            let known = self.roots.decode_path(real, &mut expect);
-            if !known || dir.real_path().ok() != Some(expect) {
+            let expect = self.roots.decoded_path(real);
+            if expect.is_none() || dir.real_path().ok() != expect {
                 return differs(path, "leads to another directory");
             }
         }
@@ -266,7 +256,7 @@ impl Checker<'_> {
             }
         }
         dir.keep_open();
-        Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
+        Ok(stat.map_or((0, 0), |stat| stat.file_id()))
     }
 
     /// Checks a directory of which only its existence or its absences count. One `stat` is enough
@@ -284,14 +274,14 @@ impl Checker<'_> {
         };
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
         if !has_absences || self.knows_absent(&stat, unread, effort) {
-            return Ok((stat.device, stat.inode));
+            return Ok(stat.file_id());
         }
         match Dir::open(path, false) {
             Ok(dir) => {
                 let stat = dir.itself().ok();
                 let all = all_of(facts, unread)?;
                 self.check_absent(&dir, stat, &all, path, effort)?;
-                Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
+                Ok(stat.map_or((0, 0), |stat| stat.file_id()))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }
@@ -393,10 +383,9 @@ impl Checker<'_> {
                 other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
-                let mut expect = Vec::new();
-                let known = self.roots.decode_path(target, &mut expect);
+                let expect = self.roots.decoded_path(target);
                 match dir.read_link(name) {
-                    Ok(target) if known && target == expect => Ok(()),
+                    Ok(target) if expect.as_ref() == Some(&target) => Ok(()),
                     Ok(_) => Err("is a symbolic link with another target than before".into()),
                     Err(error) => Err(format!("was a symbolic link; {error}")),
                 }
@@ -405,14 +394,14 @@ impl Checker<'_> {
                 let again = failure(dir, name, *operation).unwrap_or(0);
                 if again == *errno { Ok(()) } else { Err("has another result of stat, open or access".into()) }
             }
-            Fact::Listing(digest) | Fact::Kinds(digest) | Fact::Ordered(digest) => {
+            Fact::Listing(_) | Fact::Kinds(_) | Fact::Ordered(_) => {
                 let counts = match fact {
                     Fact::Ordered(_) => Listing::Order,
                     Fact::Kinds(_) => Listing::Kinds,
                     _ => Listing::Names,
                 };
-                match dir.names().map(|names| listing_digest(names, counts)) {
-                    Ok(found) if found == *digest => Ok(()),
+                match dir.names().map(|names| listing(names, counts)) {
+                    Ok(found) if found == *fact => Ok(()),
                     _ => Err("lists other names than before, of other kinds, or in another order".into()),
                 }
             }

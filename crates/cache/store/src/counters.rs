@@ -20,7 +20,7 @@
 //!
 //! Unaware of: when something is counted, how it is shown.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -191,9 +191,7 @@ impl Counters {
         let path = store.file("counters");
         let file = match larder_sys::open(path.as_os_str().as_bytes(), Opening::ChangePlain) {
             Ok(file) => file,
-            Err(_) => {
-                store.open_or_make(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?
-            }
+            Err(_) => store.open_to_change(&path)?,
         };
         let size_bytes = || larder_sys::fstat(&file).map_or(0, |stat| stat.size_bytes);
         let words = match Words::map(&file, size_bytes(), WORDS, true) {

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::{Digest, Fact, Status, names_digest};
+use larder_model::{Fact, Status, names_digest};
 use larder_sys::{Dir, FileType, Stat};
 
 /// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
@@ -40,8 +40,8 @@ pub(crate) enum Listing {
     Order,
 }
 
-/// Returns the digest of a directory's names.
-pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Digest {
+/// Returns the fact about a directory's names.
+pub(crate) fn listing(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Fact<'static> {
     for (name, kind) in &mut names {
         if counts == Listing::Order || counts == Listing::Kinds && !name.starts_with(b".") {
             name.extend([b'/', *kind]);
@@ -51,7 +51,12 @@ pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> 
         names.sort_unstable();
     }
     let names: Vec<&[u8]> = names.iter().map(|(name, _)| name.as_slice()).collect();
-    names_digest(&names)
+    let digest = names_digest(&names);
+    match counts {
+        Listing::Names => Fact::Listing(digest),
+        Listing::Kinds => Fact::Kinds(digest),
+        Listing::Order => Fact::Ordered(digest),
+    }
 }
 
 pub(crate) fn status_of(stat: &Stat) -> Status {
@@ -66,7 +71,7 @@ mod tests {
     #[test]
     fn what_counts_of_a_listing() {
         let digest = |counts, names: [(&str, u8); 3]| {
-            listing_digest(names.map(|(name, kind)| (name.as_bytes().to_vec(), kind)).to_vec(), counts)
+            listing(names.map(|(name, kind)| (name.as_bytes().to_vec(), kind)).to_vec(), counts)
         };
         let before = [("a", 8), (".git", 4), ("b", 8)];
         let check = |after, expect: [bool; 3]| {

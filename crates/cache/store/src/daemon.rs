@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{Door, Stat};
 
-use crate::layout::{make_directory, read_plain};
+use crate::layout::{if_there, make_directory, read_plain};
 use crate::{Store, StoreError};
 
 /// A wrapper starts `larderd` at most once in this time, in nanoseconds. So a `larderd` that cannot
@@ -64,9 +64,7 @@ impl Store {
 
     /// Stores a description of how remotes answer, and replaces the previous one.
     pub fn keep_latencies(&self, text: &[u8]) -> Result<(), StoreError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(text)?;
-        temporary.place(&self.file(LATENCIES))
+        self.put_file(&self.file(LATENCIES), text)
     }
 
     /// Returns the description of how remotes answer, if there is one.
@@ -127,7 +125,7 @@ impl Store {
     /// [`Store::lock_daemon`].
     pub fn open_daemon_door(&self) -> Result<(Door, StoreSocket), StoreError> {
         let path = self.daemon_socket();
-        let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let beside = self.temporary_path();
         make_directory(&self.file("tmp"))?;
         StoreSocket::open(&path, &beside, 0o600).map_err(StoreError::writing(&path))
     }
@@ -169,11 +167,9 @@ impl Store {
     /// miss asks.
     pub fn may_be_written(&self) -> Result<(), StoreError> {
         let path = self.file("tmp");
-        match larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()) {
-            // The directory is made when it is first needed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done.map_err(StoreError::writing(&path)),
-        }
+        // The directory is made when it is first needed.
+        let done = if_there(larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()));
+        done.map(drop).map_err(StoreError::writing(&path))
     }
 
     /// Returns true if this process cannot write the store, as in a sandbox that mounts it
@@ -187,12 +183,12 @@ impl Store {
     /// store. A process for which the store is mounted read-only cannot open it for writing.
     pub fn proof_of_writing(&self) -> Result<File, StoreError> {
         let path = self.file("locks").join("daemon");
-        self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))
+        self.open_to_write(&path)
     }
 
     /// Returns true if `passed` is the file of [`Store::proof_of_writing`], open for writing.
     pub fn is_proof_of_writing(&self, passed: &File) -> bool {
-        let file = |stat: Stat| (stat.device, stat.inode);
+        let file = |stat: Stat| stat.file_id();
         let named = larder_sys::lstat(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
         larder_sys::is_open_for_writing(passed)
             && named.is_ok_and(|named| larder_sys::fstat(passed).is_ok_and(|stat| file(stat) == file(named)))
@@ -203,11 +199,8 @@ impl Store {
     pub fn note_taking(&self, takes: bool) -> Result<(), StoreError> {
         let path = self.file("locks").join(HITS_ONLY);
         match takes {
-            false => self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop),
-            true => match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::writing(&path)(error)),
-                _ => Ok(()),
-            },
+            false => self.open_to_write(&path).map(drop),
+            true => if_there(fs::remove_file(&path)).map(drop).map_err(StoreError::writing(&path)),
         }
     }
 

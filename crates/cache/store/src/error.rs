@@ -59,6 +59,14 @@ impl StoreError {
         move |source| StoreError::Io { path: path.to_owned(), source, writing: false }
     }
 
+    /// Makes an error for a failed read of a blob.
+    pub(crate) fn reading_blob(path: &Path, digest: Digest) -> impl FnOnce(io::Error) -> StoreError {
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => StoreError::BlobMissing(digest),
+            _ => StoreError::reading(path)(source),
+        }
+    }
+
     pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         move |source| StoreError::Io { path: path.to_owned(), source, writing: true }
     }

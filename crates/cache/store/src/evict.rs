@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use larder_model::{Digest, Manifest};
 
 use crate::images::bytes_on_disk;
-use crate::layout::{Contents, entries, make_directory, read_plain};
+use crate::layout::{Contents, entries, if_there, make_directory, read_plain};
 use crate::manifests::{MANIFEST_BYTES_MAX, USE_COARSE};
 use crate::{Counters, Store, StoreError};
 
@@ -178,13 +178,8 @@ impl Store {
         for path in paths {
             // Moved away first, because builds would continue to put files into a directory that is
             // being emptied.
-            let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
-            match moved.or_else(|_| larder_sys::remove_tree(&path)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(StoreError::writing(&path)(error));
-                }
-                _ => {}
-            }
+            let moved = fs::rename(&path, self.temporary_path());
+            if_there(moved.or_else(|_| larder_sys::remove_tree(&path))).map_err(StoreError::writing(&path))?;
         }
         for path in entries(&aside)?.into_iter().filter(|path| is_temporary(path)) {
             larder_sys::remove_tree(&path).map_err(StoreError::writing(&path))?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use larder_model::{Digest, Manifest};
 
 use crate::evict::blobs_of;
-use crate::layout::{Contents, open_plain, read_plain};
+use crate::layout::{Contents, open_plain, read_if_there};
 use crate::manifests::MANIFEST_BYTES_MAX;
 use crate::{StatCache, Store, StoreError};
 
@@ -91,11 +91,9 @@ impl Store {
         sound: &HashSet<Digest>,
         report: &mut FsckReport,
     ) -> Result<(), String> {
-        let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
-            // It was evicted or replaced meanwhile.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            bytes => bytes.map_err(|error| error.to_string())?,
-        };
+        // There is none if it was evicted or replaced meanwhile.
+        let bytes = read_if_there(path, MANIFEST_BYTES_MAX).map_err(|error| error.to_string())?;
+        let Some(bytes) = bytes else { return Ok(()) };
         report.size_bytes += bytes.len() as u64;
         let manifest = Manifest::decode(&bytes).map_err(|error| error.to_string())?;
         if manifest.weak != *digest {
@@ -122,10 +120,8 @@ impl Store {
         sound: &HashSet<Digest>,
         unsound: &HashSet<Digest>,
     ) -> Result<(), String> {
-        let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            bytes => bytes.map_err(|error| error.to_string())?,
-        };
+        let bytes = read_if_there(path, MANIFEST_BYTES_MAX).map_err(|error| error.to_string())?;
+        let Some(bytes) = bytes else { return Ok(()) };
         let (record, _) = crate::images::kept(&bytes).map_err(|error| error.to_string())?;
         if record.key.digest() != *digest {
             return Err("is the record of another key".to_owned());

@@ -10,7 +10,7 @@
 //!
 //! Unaware of: which program reads the index.
 
-use larder_model::{Digest, PLACEHOLDER};
+use larder_model::{Digest, PLACEHOLDER, contains};
 
 const HEADER_BYTES: usize = 12;
 const STAT_BYTES: usize = 40;
@@ -22,9 +22,8 @@ const EXTENDED: u16 = 0x4000;
 
 /// Returns true for the path of an index: of a repository, or of a further work tree.
 pub(crate) fn is_index(path: &[u8]) -> bool {
-    path.strip_suffix(b"/index").is_some_and(|directory| {
-        directory.ends_with(b"/.git") || directory.windows(15).any(|part| part == b".git/worktrees/")
-    })
+    path.strip_suffix(b"/index")
+        .is_some_and(|directory| directory.ends_with(b"/.git") || contains(directory, ".git/worktrees/"))
 }
 
 /// Returns a digest of the entries. It never equals the digest of a file, because it begins with

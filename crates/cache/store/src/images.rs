@@ -32,7 +32,7 @@ use std::time::SystemTime;
 
 use larder_model::{Blob, DecodeError, Digest, ImageKey, ImageRecord, Origin, PackList, Reader, Writer};
 
-use crate::layout::{Contents, entries, make_directory, read_plain};
+use crate::layout::{Contents, entries, if_there, make_directory, read_if_there, read_plain};
 use crate::{Store, StoreError};
 
 /// The maximum size of a record, in bytes. It has a few hundred bytes, and its paths.
@@ -117,11 +117,9 @@ impl Store {
     /// Returns the record of a key's image, or `None` if there is none or it is damaged.
     pub fn image(&self, key: &ImageKey) -> Result<Option<ImageRecord>, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
-        match read_plain(&path, RECORD_BYTES_MAX) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::reading(&path)(error)),
-            Ok(bytes) => Ok(kept(&bytes).ok().map(|(record, _)| record).filter(|record| record.key == *key)),
-        }
+        let bytes = read_if_there(&path, RECORD_BYTES_MAX).map_err(StoreError::reading(&path))?;
+        let record = bytes.and_then(|bytes| kept(&bytes).ok()).map(|(record, _)| record);
+        Ok(record.filter(|record| record.key == *key))
     }
 
     /// Returns all images, the newest first.
@@ -149,9 +147,7 @@ impl Store {
         if complete && let Some(blob) = self.packs_of(record)?.iter().find(|blob| !self.has_blob(blob)) {
             return Err(StoreError::BlobMissing(blob.digest));
         }
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&to_keep(record, origin))?;
-        temporary.place(&self.path_of(Contents::Images, &record.key.digest()))
+        self.put_file(&self.path_of(Contents::Images, &record.key.digest()), &to_keep(record, origin))
     }
 
     /// Returns how the image of a key came into the store, or `None` if there is none.
@@ -193,18 +189,14 @@ impl Store {
 
     fn remove_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::writing(&path)(error)),
-        }
+        Ok(if_there(fs::remove_file(&path)).map_err(StoreError::writing(&path))?.is_some())
     }
 
     /// Begins to use an image, so that it is not evicted. The caller must look for the image's
     /// blobs after this, not before.
     pub fn lease_image(&self, image: &Digest) -> Result<Lease, StoreError> {
         let path = self.lease_path(image);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let file = self.open_to_write(&path)?;
         file.lock_shared().map_err(StoreError::writing(&path))?;
         Ok(Lease(file))
     }
@@ -213,7 +205,7 @@ impl Store {
     /// it.
     pub(crate) fn claim_image(&self, image: &Digest) -> Option<File> {
         let path = self.lease_path(image);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).ok()?;
+        let file = self.open_to_write(&path).ok()?;
         larder_sys::try_write_lock(&file).is_ok_and(|locked| locked).then_some(file)
     }
 
@@ -360,7 +352,7 @@ impl Store {
         let [records, fetching, blobs] = [self.kind_dir(Contents::Images), images.join("fetching"), self.file("blobs")];
         [&records, &fetching, &blobs].into_iter().try_for_each(|path| make_directory(path))?;
         let newest = images.join("newest");
-        self.open_or_make(&newest, OpenOptions::new().write(true).create(true).truncate(false))?;
+        self.open_to_write(&newest)?;
         drop(self.lease_image(image)?);
         let as_it_is = |path: PathBuf| (path.clone(), path);
         let own = [blobs, records, newest, self.lease_path(image)].map(as_it_is);
@@ -399,7 +391,7 @@ impl Store {
     /// Returns a new directory in which something may be made. An eviction removes it if the process
     /// is killed.
     pub fn workplace(&self) -> Result<PathBuf, StoreError> {
-        let dir = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let dir = self.temporary_path();
         make_directory(&dir)?;
         Ok(dir)
     }
@@ -427,10 +419,7 @@ impl Store {
     /// Returns the packs of an image, from its list of packs.
     pub fn packs_of(&self, record: &ImageRecord) -> Result<Vec<Blob>, StoreError> {
         let path = self.path_of(Contents::Blobs, &record.packs.digest);
-        let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::BlobMissing(record.packs.digest),
-            _ => StoreError::reading(&path)(error),
-        })?;
+        let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(StoreError::reading_blob(&path, record.packs.digest))?;
         let damaged = |source| StoreError::Damaged { path: path.clone(), source };
         Ok(PackList::decode(&bytes).map_err(damaged)?.packs.iter().map(|pack| pack.blob).collect())
     }
@@ -440,7 +429,6 @@ impl Store {
     pub fn blob_bytes(&self, blob: &Blob, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let bytes = read_plain(&path, limit_bytes.min(blob.size_bytes)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
             io::ErrorKind::Other => {
                 // If the bytes have the digest, the size in the record is wrong, not the file.
                 if !self.blob_is_sound(&blob.digest) {
@@ -448,7 +436,7 @@ impl Store {
                 }
                 StoreError::BlobDamaged(blob.digest)
             }
-            _ => StoreError::reading(&path)(error),
+            _ => StoreError::reading_blob(&path, blob.digest)(error),
         })?;
         match Digest::of(&bytes) == blob.digest {
             true => Ok(bytes),

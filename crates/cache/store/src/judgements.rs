@@ -37,8 +37,6 @@ impl Store {
     }
 
     fn put_judgement(&self, table: Contents, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&judgement.encode())?;
-        temporary.place(&self.path_of(table, key))
+        self.put_file(&self.path_of(table, key), &judgement.encode())
     }
 }

@@ -64,11 +64,10 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let base = dir.join(format!("v{FORMAT_VERSION}"));
         for path in [dir, &base] {
-            match larder_sys::lstat(path.as_os_str().as_bytes()) {
-                Ok(stat) if stat.kind == FileType::Link => refuse_unsafe(path, &behind_link(path, &stat)?)?,
-                Ok(stat) => refuse_unsafe(path, &stat)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                Err(error) => return Err(StoreError::reading(path)(error)),
+            match lstat_if_there(path)? {
+                Some(stat) if stat.kind == FileType::Link => refuse_unsafe(path, &behind_link(path, &stat)?)?,
+                Some(stat) => refuse_unsafe(path, &stat)?,
+                None => break,
             }
         }
         Ok(Store { top: dir.to_owned(), base, only_read: OnceLock::new() })
@@ -100,10 +99,8 @@ impl Store {
             "images",
         ] {
             let path = self.file(name);
-            match larder_sys::lstat(path.as_os_str().as_bytes()) {
-                Ok(stat) => refuse_unsafe(&path, &stat)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(StoreError::reading(&path)(error)),
+            if let Some(stat) = lstat_if_there(&path)? {
+                refuse_unsafe(&path, &stat)?;
             }
         }
         Ok(())
@@ -140,9 +137,21 @@ impl Store {
 
     /// Creates a new file under a temporary name.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
-        let path = self.base.join("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let path = self.temporary_path();
         let file = self.open_or_make(&path, OpenOptions::new().write(true).read(true).create_new(true))?;
         Ok(Temporary { file, path, placed: false })
+    }
+
+    /// Returns a path for something temporary, which nothing has yet.
+    pub(crate) fn temporary_path(&self) -> PathBuf {
+        self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()))
+    }
+
+    /// Replaces the file at `path` by one with these bytes.
+    pub(crate) fn put_file(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut temporary = self.temporary()?;
+        temporary.write_all(bytes)?;
+        temporary.place(path)
     }
 
     /// Creates a file that is in the store's file system but has no name. `larder doctor` uses it
@@ -171,22 +180,24 @@ impl Store {
     /// Opens a file of `locks/`.
     fn lock_file(&self, name: &str) -> Result<(File, PathBuf), StoreError> {
         let path = self.file("locks").join(name);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        Ok((file, path))
+        Ok((self.open_to_write(&path)?, path))
+    }
+
+    /// Opens a file for writing. Its content stays, and it is made empty if it does not exist.
+    pub(crate) fn open_to_write(&self, path: &Path) -> Result<File, StoreError> {
+        self.open_or_make(path, OpenOptions::new().write(true).create(true).truncate(false))
+    }
+
+    /// Opens a file for reading and writing, like [`Store::open_to_write`].
+    pub(crate) fn open_to_change(&self, path: &Path) -> Result<File, StoreError> {
+        self.open_or_make(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
     }
 
     /// Opens a file with options that create it. Its directory is created first if it does not
     /// exist.
     pub(crate) fn open_or_make(&self, path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
         let options = options.mode(0o600).custom_flags(NO_WAIT | NO_FOLLOW);
-        let file = match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_directory(path.parent().unwrap_or(&self.base))?;
-                options.open(path)
-            }
-            other => other,
-        };
-        file.map_err(StoreError::writing(path))
+        with_directory(path, || options.open(path))?.map_err(StoreError::writing(path))
     }
 
     /// Returns every file of a kind with its digest. Files with other names are skipped.
@@ -210,12 +221,12 @@ fn behind_link(path: &Path, link: &Stat) -> Result<Stat, StoreError> {
     if ![own_user(), SUPERUSER].contains(&link.owner) {
         return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link of another user" });
     }
-    match larder_sys::stat(path.as_os_str().as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" })
-        }
-        stat => stat.map_err(StoreError::reading(path)),
-    }
+    let target = if_there(larder_sys::stat(path.as_os_str().as_bytes())).map_err(StoreError::reading(path))?;
+    target.ok_or_else(|| StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" })
+}
+
+fn lstat_if_there(path: &Path) -> Result<Option<Stat>, StoreError> {
+    if_there(larder_sys::lstat(path.as_os_str().as_bytes())).map_err(StoreError::reading(path))
 }
 
 fn refuse_unsafe(path: &Path, stat: &Stat) -> Result<(), StoreError> {
@@ -306,6 +317,32 @@ pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     larder_sys::read_sized(&file, stat.size_bytes)
 }
 
+/// Reads a whole file of the store like [`read_plain`]. Returns `None` if there is none.
+pub(crate) fn read_if_there(path: &Path, limit_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    if_there(read_plain(path, limit_bytes))
+}
+
+/// Returns `None` if something failed because it is not there.
+pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+/// Does something that fails if the directory of `path` does not exist. In this case the directory
+/// is made, and it is done again.
+fn with_directory<T>(path: &Path, mut act: impl FnMut() -> io::Result<T>) -> Result<io::Result<T>, StoreError> {
+    match if_there(act()) {
+        Ok(None) => {
+            make_directory(path.parent().unwrap_or(path))?;
+            Ok(act())
+        }
+        Ok(Some(done)) => Ok(Ok(done)),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
 fn digest_of_path(path: &Path) -> Option<Digest> {
     let shard = path.parent()?.file_name()?.to_str()?;
     format!("{shard}{}", path.file_name()?.to_str()?).parse().ok()
@@ -340,14 +377,7 @@ impl Temporary {
     /// Calls `rename`. If it fails because the directory of `at` does not exist, makes that and
     /// calls it again.
     fn named<T>(&self, at: &Path, rename: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<T, StoreError> {
-        let done = match rename(&self.path, at) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_directory(at.parent().unwrap_or(at))?;
-                rename(&self.path, at)
-            }
-            other => other,
-        };
-        let done = match done {
+        let done = match with_directory(at, || rename(&self.path, at))? {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copied(at, rename),
             other => other,
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
 
-use crate::layout::{Contents, open_plain};
+use crate::layout::{Contents, if_there, open_plain};
 use crate::{Store, StoreError};
 
 /// The time of last use is updated at most once in this time.
@@ -66,13 +66,10 @@ impl Store {
         bytes_max: u64,
     ) -> Result<Option<ManifestFile>, StoreError> {
         let path = self.path_of(table, weak);
-        let (file, stat) = match open_plain(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(StoreError::reading(&path))?,
-        };
-        if stat.size_bytes > MANIFEST_BYTES_MAX {
+        let opened = if_there(open_plain(&path)).map_err(StoreError::reading(&path))?;
+        let Some((file, stat)) = opened.filter(|(_, stat)| stat.size_bytes <= MANIFEST_BYTES_MAX) else {
             return Ok(None);
-        }
+        };
         let whole = stat.size_bytes <= bytes_max;
         let read = match whole {
             true => larder_sys::read_sized(&file, stat.size_bytes),
@@ -142,9 +139,7 @@ impl Store {
         }
         new.entries.iter().rev().for_each(|entry| manifest.add(entry.clone()));
         let bytes = manifest.encode();
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&bytes)?;
-        temporary.place(&self.path_of(table, weak))?;
+        self.put_file(&self.path_of(table, weak), &bytes)?;
         Ok((bytes.len() as u64).saturating_sub(old.map_or(0, |old| old.bytes.len() as u64)))
     }
 

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_model::{ActionResult, Blob, Content, Modified, Output, OutputKind, Placement, Roots};
 use larder_sys::{FileType, Stat};
 
+use crate::layout::if_there;
 use crate::stage::{Failed, put_together};
 use crate::write_output::{Before, Planned, Source, make, put_bytes};
 use crate::{StatCache, Store, StoreError};
@@ -178,11 +179,7 @@ pub fn finished(began: SystemTime, at: usize) -> SystemTime {
 pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> Result<Vec<PathBuf>, MaterialiseError> {
     let mut paths = Vec::with_capacity(result.outputs.len());
     for output in &result.outputs {
-        let mut bytes = Vec::new();
-        if !roots.decode_path(output.path, &mut bytes) {
-            return Err(MaterialiseError::Root);
-        }
-        let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+        let path = decoded(output.path, roots)?;
         let why = match output.kind {
             _ if !bounds.may_write(path.as_os_str().as_bytes()) => "is not a path that this command may write",
             OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0 => "would be set-user-id or set-group-id",
@@ -207,13 +204,15 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
     Ok(paths)
 }
 
+/// Returns the path that `encoded` means in this place.
+fn decoded(encoded: &[u8], roots: &Roots) -> Result<PathBuf, MaterialiseError> {
+    let path = roots.decoded_path(encoded).ok_or(MaterialiseError::Root)?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+}
+
 /// Returns the mtime of the file from which an output has its mtime.
 fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseError> {
-    let mut bytes = Vec::new();
-    if !roots.decode_path(file, &mut bytes) {
-        return Err(MaterialiseError::Root);
-    }
-    let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+    let path = decoded(file, roots)?;
     let stat = larder_sys::stat(path.as_os_str().as_bytes());
     // The clock of a file system can be before 1970.
     let nanoseconds = stat.and_then(|stat| u64::try_from(stat.modified_ns).map_err(io::Error::other));
@@ -227,11 +226,7 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
 /// Changes nothing.
 fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
     let bytes = path.as_os_str().as_bytes();
-    let there = match larder_sys::lstat(bytes) {
-        Ok(there) => there,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
-        Err(error) => return Err(error),
-    };
+    let Some(there) = if_there(larder_sys::lstat(bytes))? else { return Ok(Before::Nothing) };
     let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
         OutputKind::File { placement, .. } => match before_file(bytes, there, placement)? {

@@ -12,7 +12,7 @@
 //!
 //! Unaware of: what the numbers are used for.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 
 use larder_model::Digest;
 
@@ -39,8 +39,7 @@ impl Store {
     /// Notes the peak of a run.
     pub fn note_needed(&self, command: &Digest, kind: &Digest, now_kb: u64) -> Result<(), StoreError> {
         let path = self.file("needs");
-        let mut options = OpenOptions::new();
-        let file = self.open_or_make(&path, options.read(true).write(true).create(true).truncate(false))?;
+        let file = self.open_to_change(&path)?;
         let write = |key, kb: u64| {
             let kb = u32::try_from(kb).unwrap_or(u32::MAX);
             PEAKS.write(&file, key, &kb.to_le_bytes()).map_err(StoreError::writing(&path))

@@ -14,8 +14,6 @@
 //!
 //! Unaware of: what a subject stands for (`lookup::subject`).
 
-use std::fs::OpenOptions;
-
 use larder_model::{Digest, Fingerprint};
 
 use crate::layout::open_plain;
@@ -28,7 +26,7 @@ impl Store {
     /// Notes `weak` as the fingerprint last recorded for the commands that `subject` stands for.
     pub fn note_neighbour(&self, subject: &Digest, weak: &Fingerprint) -> Result<(), StoreError> {
         let path = self.file("near");
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let file = self.open_to_write(&path)?;
         FINGERPRINTS.write(&file, subject, &weak.0).map_err(StoreError::writing(&path))
     }
 

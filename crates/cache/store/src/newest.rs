@@ -12,8 +12,6 @@
 //! The file outlives evicted images. It is needed because a signature proves the origin of an image,
 //! but not that it is the newest.
 
-use std::fs::OpenOptions;
-
 use larder_model::ImageKey;
 
 use crate::layout::open_plain;
@@ -44,7 +42,7 @@ impl Store {
 
     fn set_newest_image(&self, key: &ImageKey, saved_ms: u64) -> Result<(), StoreError> {
         let path = self.file("images").join("newest");
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let file = self.open_to_write(&path)?;
         TIMES.write(&file, &key.digest(), &saved_ms.to_le_bytes()).map_err(StoreError::writing(&path))
     }
 }

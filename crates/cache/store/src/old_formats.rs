@@ -28,7 +28,7 @@ impl Store {
             }
             // No process can begin to use an image while `images` lives.
             let Ok(images) = store.used_images(&HashSet::new()) else { continue };
-            let aside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+            let aside = self.temporary_path();
             // If this process is killed half-way, an eviction removes the rest from `tmp`.
             if images.used.is_empty()
                 && make_directory(&self.file("tmp")).is_ok()

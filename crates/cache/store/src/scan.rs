@@ -3,17 +3,12 @@
 //! that each file is read only once for this.
 //!
 //! Unaware of: which words these are, what follows from the answer.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-use larder_model::{Digest, PLACEHOLDER, Roots};
-use larder_sys::{FileType, Stat};
-use memchr::memmem;
+use larder_model::{Digest, PLACEHOLDER, Roots, contains, contains_any};
+use larder_sys::{FileType, Opening, Stat};
 
 use crate::StatCache;
 
@@ -145,12 +140,11 @@ impl<'a> Scan<'a> {
         let held = if is_program(&start[..count]) {
             Held::default()
         } else if let Some(bytes) = read_text(&mut file)? {
-            let holds = |name: &Vec<u8>| memmem::find(&bytes, name).is_some();
             let held = match (self.forms.uncut)(path, &bytes) {
                 Some(uncut) => self.bytes(&uncut, of_uncut),
                 None => self.bytes(&bytes, Digest::of),
             };
-            Held { names_runs: may_hold_names && self.roots.names().iter().any(holds), ..held }
+            Held { names_runs: may_hold_names && contains_any(&bytes, self.roots.names()), ..held }
         } else {
             return Ok(Held::ANYTHING);
         };
@@ -168,9 +162,9 @@ impl<'a> Scan<'a> {
     }
 
     fn bytes(&self, bytes: &[u8], digest: fn(&[u8]) -> Digest) -> Held {
-        let holds_root = self.roots.paths().iter().any(|root| memmem::find(bytes, root).is_some());
+        let holds_root = contains_any(bytes, self.roots.paths());
         let encoded = if holds_root { self.roots.encode_content(bytes) } else { None };
-        let left = |encoded: &Vec<u8>| self.roots.paths().iter().any(|root| memmem::find(encoded, root).is_some());
+        let left = |encoded: &Vec<u8>| contains_any(encoded, self.roots.paths());
         Held {
             fixed: holds_root && encoded.as_ref().is_none_or(left),
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
@@ -205,7 +199,7 @@ fn is_object_name(path: &[u8]) -> bool {
 
 /// Returns true for archives and shared libraries. Those of a build hold objects with its paths.
 fn is_library_name(path: &[u8]) -> bool {
-    path.ends_with(b".a") || path.ends_with(b".so") || memmem::rfind(path, b".so.").is_some()
+    path.ends_with(b".a") || path.ends_with(b".so") || contains(path, ".so.")
 }
 
 const MAGIC_BYTES: usize = 8;
@@ -220,7 +214,7 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stat_cache: &StatCache, word
     {
         return Some(digest);
     }
-    let open = || File::open(Path::new(OsStr::from_bytes(path)));
+    let open = || larder_sys::open(path, Opening::Read);
     let (digest, stat) = stat_cache.hash_of(&mut open().ok()?).ok()?;
     Some(scan.file(path, &stat, open).ok()?.rooted.unwrap_or(digest))
 }
@@ -228,7 +222,7 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stat_cache: &StatCache, word
 /// Returns true if a line with a root (a zero byte here) is not completely a preprocessor line. A
 /// line that continues the line before does not count as a preprocessor line.
 fn stands_loose(encoded: &[u8]) -> bool {
-    let is_directive = |line: &[u8]| line.trim_ascii_start().starts_with(b"#") && memmem::find(line, b"*/").is_none();
+    let is_directive = |line: &[u8]| line.trim_ascii_start().starts_with(b"#") && !contains(line, "*/");
     encoded.split(|&b| b == b'\n').any(|line| line.contains(&PLACEHOLDER) && !is_directive(line))
 }
 

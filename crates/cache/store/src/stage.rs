@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use larder_model::{ModeRule, OutputKind};
 
+use crate::layout::if_there;
 use crate::write_output::{Before, Planned, make, put_bytes};
 
 /// The mode bits that the kernel keeps when a file is written: all but set-user-id and
@@ -108,11 +109,8 @@ fn commit(one: &Planned, file: Option<&Path>) -> io::Result<()> {
     };
     if matches!(one.before, Before::Truncate | Before::Through) {
         let write_into = || put_bytes(&one.path, one, one.before).and_then(|()| fs::remove_file(file));
-        let there = match fs::metadata(&one.path) {
-            // A dangling symbolic link is written through.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return write_into(),
-            there => there?,
-        };
+        // A dangling symbolic link is written through.
+        let Some(there) = if_there(fs::metadata(&one.path))? else { return write_into() };
         // A rename would lose the other hard links of the file, its owner or its attributes.
         let adds = matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Executable);
         let owner = |it: &fs::Metadata| (it.uid(), it.gid());

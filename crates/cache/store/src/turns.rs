@@ -6,7 +6,7 @@
 //!
 //! Unaware of: which actions are the same, how long a process waits.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 
 use larder_model::Digest;
 use larder_sys::LOCKED_BYTES_MAX;
@@ -43,7 +43,7 @@ impl Store {
     /// is ours.
     pub fn ask_turn(&self, key: &Digest) -> Asked {
         let path = self.file("locks").join("turns");
-        let opened = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
+        let opened = self.open_to_write(&path);
         let Ok(file) = opened else { return Asked::Nobodys };
         let at = key.place_among(LOCKED_BYTES_MAX);
         match larder_sys::try_lock_byte(&file, at) {

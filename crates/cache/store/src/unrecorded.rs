@@ -63,9 +63,8 @@ impl Store {
             None if before.is_none_or(|[known, ..]| known == NO_REASON) => return,
             None => [NO_REASON; 4],
         };
-        let mut options = OpenOptions::new();
         // If it cannot be written, the next run is observed too.
-        if let Ok(file) = self.open_or_make(&path, options.read(true).write(true).create(true).truncate(false)) {
+        if let Ok(file) = self.open_to_change(&path) {
             let _ = RUNS.write(&file, command, &value);
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! Unaware of: remotes, when something is sent.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -24,7 +24,7 @@ impl Store {
     /// Queues a record.
     pub fn queue_upload(&self, (weak, strong): &Upload) -> Result<(), StoreError> {
         let path = self.upload(weak, strong);
-        self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop)
+        self.open_to_write(&path).map(drop)
     }
 
     /// Returns the queued records, oldest first.

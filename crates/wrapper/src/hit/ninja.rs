@@ -40,10 +40,7 @@ pub(crate) fn renewed(
     if !result.outputs.iter().any(|output| is_kept(output.path)) {
         return Vec::new();
     }
-    let path = |encoded: &[u8]| {
-        let mut path = Vec::new();
-        roots.decode_path(encoded, &mut path).then_some(path)
-    };
+    let path = |encoded: &[u8]| roots.decoded_path(encoded);
     let made: HashMap<Vec<u8>, u64> = result
         .outputs
         .iter()

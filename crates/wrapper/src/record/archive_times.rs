@@ -1,13 +1,10 @@
 //! Looks for times and owners in archives.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::Family;
 use larder_model::{Change, Unrecorded};
+use larder_sys::Opening;
 
 use super::not_recorded::NotRecorded;
 
@@ -71,7 +68,7 @@ struct Archive {
 impl Archive {
     /// Returns `None` if the file is no archive.
     fn open(path: &[u8]) -> io::Result<Option<Archive>> {
-        let mut file = File::open(Path::new(OsStr::from_bytes(path)))?;
+        let mut file = larder_sys::open(path, Opening::Read)?;
         let mut magic = [0; 8];
         file.read_exact(&mut magic)?;
         let is_thin = &magic == b"!<thin>\n";

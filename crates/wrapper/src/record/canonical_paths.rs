@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use larder_model::path::split;
 use larder_sys::Dir;
 
 /// A cache of resolved directories.
@@ -17,8 +18,7 @@ impl CanonicalPaths {
     /// Returns `path` with its directory resolved, or `None` if the directory does not exist. A
     /// link in the last component is kept.
     pub(crate) fn of(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let slash = path.iter().rposition(|&b| b == b'/')?;
-        let (directory, name) = (&path[..slash.max(1)], &path[slash + 1..]);
+        let (directory, name) = split(path)?;
         if matches!(name, b"" | b"." | b"..") {
             return self.of_directory(path);
         }

@@ -56,7 +56,7 @@ pub(super) struct Lifted {
 
 impl CrossCheck<'_> {
     fn roots(&self) -> Vec<&[u8]> {
-        self.request.roots.all().map(Vec::as_slice).collect()
+        self.request.roots.all().collect()
     }
 
     /// Returns what still restricts the use of a result (`Bound`) and its rewrites, if an earlier
@@ -150,10 +150,9 @@ impl CrossCheck<'_> {
     /// and the directory is not above both roots.
     fn moving(&self, now: &ObservationSet, Alike { elsewhere, set, result }: &Alike) -> Vec<Vec<u8>> {
         let is_above_both = |encoded: &[u8]| {
-            let mut path = Vec::new();
-            let is_here = self.request.roots.decode_path(encoded, &mut path);
+            let Some(path) = self.request.roots.decoded_path(encoded) else { return true };
             let is_below = |root: &&[u8]| root.strip_prefix(&path[..]).is_some_and(|rest| rest.starts_with(b"/"));
-            !is_here || result.origin.iter().any(is_below)
+            result.origin.iter().any(is_below)
         };
         let is_same = |a: &DirFacts, b: &DirFacts| {
             (a.path, a.links, &a.facts, &a.absent) == (b.path, b.links, &b.facts, &b.absent)

@@ -4,11 +4,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{EnvironmentRule, Family, Naming, is_config_status, is_log, naming};
+use larder_compiler::{Family, Naming, is_config_status, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::path::file_name;
-use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
+use larder_model::{
+    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded, contains,
+};
 use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_portability::{
     CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
@@ -21,7 +23,7 @@ use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
-use super::outputs::{Searched, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
+use super::outputs::{Searched, StoredContent, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
 use super::preprocess::preprocess;
 use crate::context::Context;
 use crate::recorder::Recorder;
@@ -145,7 +147,7 @@ impl Run<'_> {
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
         if result.is_rewritten() || made.bound.is_some() {
-            result.origin = self.request.roots.all().map(Vec::as_slice).collect();
+            result.origin = self.request.roots.all().collect();
         }
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
@@ -218,10 +220,7 @@ impl Run<'_> {
         if scripts.use_inodes() && !folded.inodes_shown.is_empty() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
         }
-        let is_held = |name: &&Vec<u8>| {
-            let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
-            self.holds(outputs, true, streams, &is_part)
-        };
+        let is_held = |name: &&Vec<u8>| self.holds(outputs, true, streams, &|text| contains(text, name));
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
@@ -236,7 +235,7 @@ impl Run<'_> {
 
     /// Returns true if the whole environment is in the key, as for a command of `larder run`.
     pub(super) fn is_keyed_whole(&self) -> bool {
-        self.request.invocation.environment == EnvironmentRule::Whole
+        self.request.invocation.family.keys_whole_environment()
     }
 
     fn command_facts(&self) -> CommandFacts<'_> {
@@ -247,8 +246,7 @@ impl Run<'_> {
     /// Returns what the arguments of a compiler name.
     fn naming(&self) -> Option<Naming> {
         let Request { family, action, .. } = self.request;
-        let is_driver = matches!(family, Family::Gcc | Family::Clang);
-        let arguments = action.argv.get(1..).filter(|_| is_driver)?;
+        let arguments = action.argv.get(1..).filter(|_| family.is_gcc_or_clang())?;
         naming(arguments, &ResponseFilesOnDisk(&action.cwd))
     }
 
@@ -291,7 +289,7 @@ impl Run<'_> {
                 larder_portability::Output { path: &output.path, kind }
             })
             .collect();
-        let messages: Vec<Searched> = streams.contents().map(searched).collect();
+        let messages: Vec<Searched> = streams.iter().map(searched).collect();
         let messages: Vec<&dyn Content> = messages.iter().map(|message| message as &dyn Content).collect();
         facts.decide(&larder_portability::Outcome { outputs: &outputs, messages: &messages })
     }
@@ -309,7 +307,7 @@ impl Run<'_> {
             repeatable,
             consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
             outputs: outputs.iter().map(StoredOutput::borrowed).collect(),
-            ..ActionResult::of(streams.borrowed())
+            ..ActionResult::of(streams.map(StoredContent::borrowed))
         }
     }
 
@@ -342,7 +340,7 @@ impl Run<'_> {
         what: &dyn Fn(&[u8]) -> bool,
     ) -> bool {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(StoredOutput::content);
-        let contents = contents.chain(streams.contents());
+        let contents = contents.chain(streams.iter());
         // A content that is too large to be searched counts as a match.
         let texts = contents.map(|content| content.searched(self.recorder, self.stat_cache));
         // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
@@ -364,9 +362,7 @@ impl Run<'_> {
     ) -> Result<Vec<StoredOutput>, NotRecorded> {
         let mut outputs = Vec::new();
         for (path, change) in changed {
-            let mut encoded = Vec::new();
-            self.request.roots.encode_path(path, &mut encoded);
-            let modified = mtimes.take(path);
+            let (encoded, modified) = (self.request.roots.encoded_path(path), mtimes.take(path));
             outputs.push(StoredOutput { path: encoded, kind: stored.output(path, change)?, modified });
         }
         // Directories come first, because other outputs go into them. Files come in the order of

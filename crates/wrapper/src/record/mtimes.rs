@@ -9,19 +9,14 @@
 use std::collections::HashMap;
 
 use larder_model::path::file_name;
-use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
+use larder_model::{Change, Looked, Modified, Roots, Seen, Times, Unrecorded};
 
 use super::not_recorded::NotRecorded;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The mtime of an output: [`larder_model::Modified`] with owned bytes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Mtime {
-    Written,
-    As(Vec<u8>),
-    At(u64),
-}
+/// The mtime of an output.
+pub(crate) type Mtime = Modified<Vec<u8>>;
 
 /// The mtimes, by path. An output without an entry has the time at which it was written.
 pub(crate) struct Mtimes(HashMap<Vec<u8>, Mtime>);
@@ -47,9 +42,7 @@ impl Mtimes {
                     if seen.dates_count {
                         looked.times = looked.times.max(Times::Files);
                     }
-                    let mut encoded = Vec::new();
-                    roots.encode_path(source, &mut encoded);
-                    Mtime::As(encoded)
+                    Mtime::As(roots.encoded_path(source))
                 }
                 None if modified_ns >= started_ns && !seen.dates_count && !is_to_come(modified_ns) => Mtime::Written,
                 None if (0..started_ns).contains(&modified_ns) => Mtime::At(modified_ns as u64),

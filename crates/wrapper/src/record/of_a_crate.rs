@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use larder_compiler::{Family, rust, rust_paths};
 use larder_model::path::{file_name, parent};
-use larder_model::{Looked, Unrecorded};
+use larder_model::{Looked, Unrecorded, contains_any};
 use larder_observe::{Folded, imported_symbols, own_symbols};
 use larder_sys::{ChildEnd, Opening};
 
@@ -149,9 +149,7 @@ impl Run<'_> {
             let symbols = imported_symbols(&file).ok_or_else(not_read)?;
             let own = own_symbols(&file);
             // Without a table we cannot tell.
-            let may_use = |parts: &[&[u8]]| {
-                own.as_ref().is_none_or(|names| parts.iter().any(|part| memchr::memmem::find(names, part).is_some()))
-            };
+            let may_use = |parts: &[&[u8]]| own.as_ref().is_none_or(|names| contains_any(names, parts));
             folded.reads_arguments_late |= may_use(&READ_ARGUMENTS);
             folded.asks_directory_late |= may_use(&[TELL_SOURCE]);
             let imports = |names: &[&[u8]]| symbols.iter().any(|symbol| names.contains(&&symbol[..]));

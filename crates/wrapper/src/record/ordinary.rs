@@ -2,10 +2,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use larder_model::{Change, Observer, Unrecorded};
+use larder_model::{Change, Observer, Unrecorded, contains};
 use larder_spawn::{Finished, Written};
 use larder_sys::ChildEnd;
-use memchr::memmem;
 
 use super::not_recorded::NotRecorded;
 
@@ -60,7 +59,7 @@ fn holds(written: &Written, sign: &str) -> bool {
         Written::Apart { stdout, stderr } => [stdout, stderr],
         Written::Together(both) => [both, b""],
     };
-    texts.iter().any(|text| memmem::find(text, sign.as_bytes()).is_some())
+    texts.iter().any(|text| contains(text, sign))
 }
 
 /// Refuses a run if a process that the tool left behind changed an output after the tool had ended.

@@ -5,19 +5,19 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use super::mtimes::Mtime;
 use super::not_recorded::NotRecorded;
 use crate::recorder::Recorder;
+use larder_model::path::parent;
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, Placement,
-    Rewrite, Streams, Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement, Rewrite,
+    Streams, Unrecorded,
 };
 use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;
 use larder_store::StatCache;
+use larder_sys::Opening;
 
 /// The bytes of an output or a message.
 pub(crate) enum StoredContent {
@@ -42,10 +42,7 @@ pub(crate) struct StoredOutput {
     pub(crate) modified: Mtime,
 }
 
-pub(crate) enum StoredStreams {
-    Apart(StoredContent, StoredContent),
-    Together(StoredContent),
-}
+pub(crate) type StoredStreams = Streams<StoredContent>;
 
 pub(crate) struct StoredOutputs<'a> {
     pub(crate) recorder: &'a Recorder<'a>,
@@ -74,7 +71,6 @@ impl<'a> StoredOutputs<'a> {
     }
 
     pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<StoredKind, NotRecorded> {
-        let place = Path::new(std::ffi::OsStr::from_bytes(path));
         let lost = |why| NotRecorded::Because(why, path.to_vec());
         if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
             return Err(lost(Unrecorded::OutputSpecial));
@@ -88,24 +84,21 @@ impl<'a> StoredOutputs<'a> {
                 let is_given = self.owners_were_set && stat.mode != mode.bits & !larder_sys::umask();
                 StoredKind::Directory(self.mode(*mode, is_given, &stat))
             }
-            Change::Link => {
-                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                StoredKind::Link(target.as_os_str().as_bytes().to_vec())
-            }
+            Change::Link => StoredKind::Link(larder_sys::link_target(path).map_err(|_| lost(Unrecorded::OutputLost))?),
             Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
                     // The file existed before, so we do not know with which mode the tool would
                     // create it.
                     return Err(lost(Unrecorded::UpdatesFile));
                 }
-                // `stat` first, because opening a FIFO would block.
+                // `stat` first, because opening a device may have an effect.
                 let stat = larder_sys::stat(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // No record may create a set-user-id file, because it would give away the rights of
                 // the user that has the hit.
                 if stat.kind != larder_sys::FileType::File || (stat.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
-                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let mut file = larder_sys::open(path, Opening::Read).map_err(|_| lost(Unrecorded::OutputLost))?;
                 let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
                 let content = self.content(&mut file, stat.size_bytes, Some(&own))?;
                 let same = larder_sys::fstat(&file).is_ok_and(|after| after == stat);
@@ -134,7 +127,7 @@ impl<'a> StoredOutputs<'a> {
     /// Returns true if the file is as this tool closed it. A linker leaves its map (`-Map`) open
     /// until it exits. Such a file is complete if no other process has it open for writing.
     fn is_complete(&self, file: &File, stat: &larder_sys::Stat) -> bool {
-        let is_it = |id: &larder_model::Identity| (id.device, id.inode) == (stat.device, stat.inode);
+        let is_it = |id: &larder_model::Identity| id.file_id() == stat.file_id();
         let was_closed = self.closed.is_none_or(|closed| closed.iter().any(is_it));
         if was_closed { self.is_as_it_was_closed(stat) } else { !larder_sys::has_writers(file) }
     }
@@ -182,8 +175,8 @@ impl<'a> StoredOutputs<'a> {
     pub(crate) fn streams(&mut self, written: &Written) -> Result<StoredStreams, NotRecorded> {
         let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
         Ok(match written {
-            Written::Apart { stdout, stderr } => StoredStreams::Apart(keep(stdout)?, keep(stderr)?),
-            Written::Together(both) => StoredStreams::Together(keep(both)?),
+            Written::Apart { stdout, stderr } => Streams::Apart { stdout: keep(stdout)?, stderr: keep(stderr)? },
+            Written::Together(both) => Streams::Together(keep(both)?),
         })
     }
 }
@@ -191,8 +184,8 @@ impl<'a> StoredOutputs<'a> {
 /// Returns true if the file has the owner and group of any new file in its directory, and no
 /// attributes. A hit could not restore anything else.
 fn is_ours(path: &[u8]) -> bool {
-    let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
-    let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), larder_sys::lstat(parent)) else { return false };
+    let directory = larder_sys::lstat(parent(path).unwrap_or(path));
+    let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), directory) else { return false };
     // In a directory with the set-group-id bit, new files get the directory's group.
     let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
     (stat.owner, stat.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
@@ -252,30 +245,6 @@ impl StoredOutput {
             StoredKind::Directory(mode) => OutputKind::Directory(*mode),
             StoredKind::Removed => OutputKind::Removed,
         };
-        let modified = match &self.modified {
-            Mtime::Written => Modified::Written,
-            Mtime::As(path) => Modified::As(path),
-            Mtime::At(nanoseconds) => Modified::At(*nanoseconds),
-        };
-        Output { path: &self.path, kind, modified }
-    }
-}
-
-impl StoredStreams {
-    pub(crate) fn contents(&self) -> impl Iterator<Item = &StoredContent> {
-        let (first, second) = match self {
-            StoredStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
-            StoredStreams::Together(both) => (both, None),
-        };
-        [Some(first), second].into_iter().flatten()
-    }
-
-    pub(crate) fn borrowed(&self) -> Streams<'_> {
-        match self {
-            StoredStreams::Apart(stdout, stderr) => {
-                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
-            }
-            StoredStreams::Together(both) => Streams::Together(both.borrowed()),
-        }
+        Output { path: &self.path, kind, modified: self.modified.borrowed() }
     }
 }

@@ -10,7 +10,7 @@ use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HISTORY_VARIABLES, HOST, Habit, Looked, OfHistory, SIGNALS, SOCKETS, Seen, Terminal,
-    Times, UMASK, Unrecorded,
+    Times, UMASK, Unrecorded, contains,
 };
 use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_portability::ScriptScan;
@@ -59,8 +59,7 @@ impl Run<'_> {
     /// Otherwise the `stat` has no effect, and in another place `PWD` is another path.
     fn leave_out_directory_of_caller(&self, folded: &mut Folded) {
         let action = &self.request.action;
-        let is_compiler = matches!(self.request.family, Family::Gcc | Family::Clang);
-        if !is_compiler || folded.foreign_program.is_some() || action.apparent_cwd.is_some() {
+        if !self.request.family.is_gcc_or_clang() || folded.foreign_program.is_some() || action.apparent_cwd.is_some() {
             return;
         }
         let Some(pwd) = self.context.place.variable(b"PWD").filter(|pwd| pwd.len() > 1 && *pwd != action.cwd) else {
@@ -85,8 +84,7 @@ impl Run<'_> {
     /// If the root itself was looked at in this way, its record says that no link is in its path, in
     /// whatever place. The directories above it are others in another place.
     fn leave_out_links_above_roots(&self, folded: &mut Folded) {
-        let is_compiler = matches!(self.request.family, Family::Gcc | Family::Clang);
-        if !is_compiler || folded.foreign_program.is_some() {
+        if !self.request.family.is_gcc_or_clang() || folded.foreign_program.is_some() {
             return;
         }
         let looked = &mut folded.seen.looked;
@@ -244,7 +242,7 @@ impl Run<'_> {
 fn names_directory(text: &[u8], directory: &[u8]) -> bool {
     memchr::memmem::find_iter(text, directory).any(|at| {
         let Some(below) = text[at + directory.len()..].strip_prefix(b"/") else { return true };
-        matches!(below.first(), None | Some(b'/' | b'.')) || memchr::memmem::find(below, b"..").is_some()
+        matches!(below.first(), None | Some(b'/' | b'.')) || contains(below, "..")
     })
 }
 

@@ -256,11 +256,7 @@ impl<'a> ObserverTrust<'a> {
     pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
         let known = changes_key(self.request, self.place).and_then(|key| self.recorder.judgement(&key));
         let Some(Judgement::Changes(paths)) = known else { return Vec::new() };
-        let decoded = |encoded: Vec<u8>| {
-            let mut path = Vec::new();
-            self.request.roots.decode_path(&encoded, &mut path).then_some(path)
-        };
-        paths.into_iter().filter_map(decoded).collect()
+        paths.iter().filter_map(|encoded| self.request.roots.decoded_path(encoded)).collect()
     }
 
     /// Remembers files that a whole command changed in place. The next run can be recorded, because
@@ -270,11 +266,7 @@ impl<'a> ObserverTrust<'a> {
         let known = self.recorder.judgement(&key);
         let before = if let Some(Judgement::Changes(before)) = known { before } else { Vec::new() };
         let mut all = before.clone();
-        all.extend(paths.take(CHANGES_MAX).map(|path| {
-            let mut encoded = Vec::new();
-            self.request.roots.encode_path(path, &mut encoded);
-            encoded
-        }));
+        all.extend(paths.take(CHANGES_MAX).map(|path| self.request.roots.encoded_path(path)));
         all.sort();
         all.dedup();
         if all != before && all.len() <= CHANGES_MAX {

@@ -16,8 +16,7 @@ use larder_model::{
 };
 use larder_observe::{
     Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_COMPARED,
-    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of,
-    reported_output,
+    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, mode_of, reported_output,
 };
 use larder_sys::Stat;
 
@@ -73,7 +72,7 @@ pub(crate) fn reads(path: &[u8]) {
     let open = EventKind::Open(OpenFlags(OpenFlags::READ));
     report(vec![match larder_sys::stat(path) {
         Ok(_) => Event { mode: FILE, ..looked(open, path) },
-        Err(_) => Event { error: ENOENT, identity: None, ..at(EventKind::Stat, path) },
+        Err(_) => absent(path),
     }]);
 }
 
@@ -132,16 +131,11 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         };
         if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
             // It shows that the directory is no link, and not which inode it has.
-            events.push(Event { error: EINVAL, identity: None, ..at(EventKind::ReadLink, &path) });
+            events.push(Event { error: EINVAL, ..at(EventKind::ReadLink, &path) });
         }
-        let named = |name: &[u8]| {
-            let mut decoded = Vec::new();
-            let _ = roots.decode_names(name, &mut decoded);
-            join(&path, &decoded)
-        };
+        let named = |name: &[u8]| join(&path, &roots.decoded_names(name).unwrap_or_default());
         events.extend(directory.facts.iter().flat_map(|fact| facts(roots, &named(fact.name), &fact.fact)));
-        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &named(name)) };
-        events.extend(directory.absent.iter().map(absent));
+        events.extend(directory.absent.iter().map(|name| absent(&named(name))));
     }
     for age in &set.ages {
         events.push(Event { extra: REPORTED_COMPARED, ..looked(EventKind::Stat, &decoded(roots, age.path)) });
@@ -183,8 +177,7 @@ fn not_found_along_path<'n>(
 ) -> Vec<Event> {
     let kept = place.asked(name).unwrap_or_default();
     let directories = left_out(place.variable(b"PATH").unwrap_or_default(), &kept);
-    let absent = |path: Vec<u8>| Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &path) };
-    directories.flat_map(|directory| programs.clone().map(move |program| absent(join(directory, program)))).collect()
+    directories.flat_map(|directory| programs.clone().map(move |program| absent(&join(directory, program)))).collect()
 }
 
 /// Returns events for how the tool was found: the absent candidates along PATH, then the tool and
@@ -197,7 +190,7 @@ fn chosen(place: &Place, request: &Request) -> Vec<Event> {
         for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
             let path = join(&absolute(&request.action.cwd, candidate), name);
             if larder_sys::lstat(&path).is_err() {
-                events.push(Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &path) });
+                events.push(absent(&path));
             }
         }
     }
@@ -207,7 +200,7 @@ fn chosen(place: &Place, request: &Request) -> Vec<Event> {
 
 fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
     let read = EventKind::Open(OpenFlags(OpenFlags::READ));
-    let failed = |kind, error: u32| Event { error: error as i32, identity: None, ..at(kind, path) };
+    let failed = |kind, error: u32| Event { error: error as i32, ..at(kind, path) };
     let reported = |times: u32| vec![Event { mode: FILE, extra: times, ..looked(EventKind::Stat, path) }];
     match fact {
         Fact::Content { plain, .. } => {
@@ -247,7 +240,7 @@ fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
             larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(EventKind::ReadLink, path) });
         return [Some(Event { error, ..at(EventKind::Stat, path) }), link].into_iter().flatten().collect();
     };
-    let found = |kind| Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) };
+    let found = |kind| at(kind, path).with(&stat);
     let is_link = larder_sys::link_target(path).ok();
     let as_link =
         is_link.map_or(found(EventKind::Lstat), |target| Event { path2: target, ..at(EventKind::ReadLink, path) });
@@ -293,24 +286,26 @@ fn made(path: &[u8], output: &Output, before: Option<&Stat>, events: &mut Vec<Ev
 }
 
 fn event(kind: EventKind) -> Event {
-    let pid = larder_sys::process_id();
-    Event { pid, error: 0, kind, path: Vec::new(), path2: Vec::new(), identity: None, mode: 0, extra: 0 }
+    at(kind, b"")
 }
 
 fn at(kind: EventKind, path: &[u8]) -> Event {
-    Event { path: path.to_vec(), ..event(kind) }
+    Event::new(larder_sys::process_id(), kind, path.to_vec())
+}
+
+/// Makes an event of looking at a path where nothing is.
+fn absent(path: &[u8]) -> Event {
+    Event { error: ENOENT, ..at(EventKind::Stat, path) }
 }
 
 /// Makes an event with the present state of the path.
 fn looked(kind: EventKind, path: &[u8]) -> Event {
     match larder_sys::stat(path) {
-        Ok(stat) => Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) },
+        Ok(stat) => at(kind, path).with(&stat),
         Err(_) => at(kind, path),
     }
 }
 
 fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
-    let mut path = Vec::new();
-    let _ = roots.decode_path(encoded, &mut path);
-    path
+    roots.decoded_path(encoded).unwrap_or_default()
 }

@@ -10,15 +10,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
 use larder_store::StatCache;
-use larder_sys::{FileType, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 /// At most this many bytes are read to compute digests.
 const READ_BYTES_MAX: u64 = 64 << 20;
@@ -78,12 +77,12 @@ impl PreRunSnapshot {
                 return None;
             }
             self.read_bytes = read_bytes;
-            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+            let mut file = larder_sys::open(path, Opening::Read).ok()?;
             let digest = stat_cache.hash(&mut file).ok()?;
             larder_sys::fstat(&file).is_ok_and(|after| after == stat).then_some(digest)
         };
         if let Some(digest) = stat_cache.content(&stat).or_else(&mut read) {
-            self.files.insert((stat.device, stat.inode), (stat, digest));
+            self.files.insert(stat.file_id(), (stat, digest));
         }
     }
 
@@ -97,7 +96,7 @@ impl PreRunSnapshot {
         let is_small = |stat: &Stat| stat.device == top.device && stat.size_bytes <= SMALL_BYTES;
         let is_here =
             |path: &Path| larder_sys::lstat(path.as_os_str().as_bytes()).is_ok_and(|it| it.device == top.device);
-        let mut directories = VecDeque::from([PathBuf::from(OsStr::from_bytes(directory))]);
+        let mut directories = VecDeque::from([larder_sys::as_path(directory).to_owned()]);
         let mut names = 0;
         while let Some(directory) = directories.pop_front() {
             for entry in directory.read_dir().into_iter().flatten().flatten() {
@@ -125,7 +124,7 @@ impl PreRunSnapshot {
     /// opened for writing, as `flock` does. A change after `started_ns` would show in its ctime.
     pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
         let now = larder_sys::stat(path).ok().filter(|now| now.changed_ns < started_ns);
-        now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(stat, _)| *stat == now))
+        now.is_some_and(|now| self.files.get(&now.file_id()).is_some_and(|(stat, _)| *stat == now))
     }
 
     /// Returns the content of a file that the command opened, if it was noted and was unchanged
@@ -135,7 +134,7 @@ impl PreRunSnapshot {
             (stat.device, stat.inode, stat.size_bytes, stat.modified_ns, stat.changed_ns)
                 == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
         };
-        let (stat, digest) = self.files.get(&(opened.device, opened.inode)).filter(|(stat, _)| same(stat))?;
+        let (stat, digest) = self.files.get(&opened.file_id()).filter(|(stat, _)| same(stat))?;
         Some(Prior::File { digest: *digest, mode: Some(stat.mode) })
     }
 }

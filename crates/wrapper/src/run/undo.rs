@@ -3,10 +3,6 @@
 //!
 //! Unaware of: why the tool was stopped.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use larder_observe::{EventKind, OpenFlags, Trace};
 use larder_sys::Stat;
 
@@ -19,12 +15,12 @@ pub(crate) fn undo(trace: &Trace) {
             _ => continue,
         };
         let is_it = |stat: &Stat| {
-            let same = event.identity.is_none_or(|id| (id.device, id.inode) == (stat.device, stat.inode));
+            let same = event.identity.is_none_or(|id| id.file_id() == stat.file_id());
             stat.kind == larder_sys::FileType::File && (same || matches!(event.kind, EventKind::Rename(_)))
         };
         if larder_sys::lstat(made).is_ok_and(|stat| is_it(&stat)) {
             // If a file cannot be removed, it stays as after any killed tool.
-            let _ = std::fs::remove_file(Path::new(OsStr::from_bytes(made)));
+            let _ = std::fs::remove_file(larder_sys::as_path(made));
         }
     }
 }

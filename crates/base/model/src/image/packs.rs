@@ -113,12 +113,10 @@ impl PackList {
 
     /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(self.packs.len() as u64);
         for pack in &self.packs {
-            w.digest(&pack.blob.digest);
-            w.number(pack.blob.size_bytes);
+            w.blob(&pack.blob);
             w.number(pack.blocks.into());
         }
         w.bytes
@@ -126,18 +124,13 @@ impl PackList {
 
     /// Decodes a list.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = opened(bytes)?;
-        let packs: Vec<Pack> = (0..r.count()?).map(|_| read_pack(&mut r)).collect::<Result<_, _>>()?;
+        let mut r = Reader::versioned(bytes, IMAGE_VERSION)?;
+        let count = r.count()?;
+        let mut pack = |_| Ok(Pack { blob: r.blob(PACK_BYTES_MAX)?, blocks: r.number_up_to(PACK_BLOCKS_MAX)? as u32 });
+        let packs: Vec<Pack> = (0..count).map(&mut pack).collect::<Result<_, DecodeError>>()?;
         r.finish()?;
         PackList::new(packs)
     }
-}
-
-fn read_pack(r: &mut Reader<'_>) -> Result<Pack, DecodeError> {
-    let digest = r.digest()?;
-    let size_bytes = r.number_up_to(PACK_BYTES_MAX)?;
-    let blocks = r.number_up_to(PACK_BLOCKS_MAX)? as u32;
-    Ok(Pack { blob: Blob { digest, size_bytes }, blocks })
 }
 
 /// The pieces in each pack.
@@ -150,8 +143,7 @@ pub struct PieceList {
 impl PieceList {
     /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(self.packs.len() as u64);
         for pieces in &self.packs {
             w.number(pieces.len() as u64);
@@ -165,7 +157,7 @@ impl PieceList {
 
     /// Decodes a list.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = opened(bytes)?;
+        let mut r = Reader::versioned(bytes, IMAGE_VERSION)?;
         let mut packs = Vec::new();
         for _ in 0..r.count()? {
             let count = r.count()?;
@@ -182,14 +174,6 @@ impl PieceList {
         let blocks = |pieces: &Vec<(Digest, u32)>| pieces.iter().map(|piece| u64::from(piece.1)).sum::<u64>();
         self.packs.len() == packs.packs.len()
             && self.packs.iter().zip(&packs.packs).all(|(pieces, pack)| blocks(pieces) == u64::from(pack.blocks))
-    }
-}
-
-pub(super) fn opened(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
-    let mut r = Reader::new(bytes);
-    match r.u8()? {
-        IMAGE_VERSION => Ok(r),
-        other => Err(DecodeError::Version(other)),
     }
 }
 
@@ -223,8 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_refused() {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(1);
         w.digest(&Digest([1; 32]));
         w.number(1);

@@ -78,22 +78,21 @@ impl ImageRecord {
 
     /// Returns the encoded record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.bytes(self.key.text().as_bytes());
         w.number(self.created_ms);
         w.number(self.saved.len() as u64);
         for saved in &self.saved {
             w.bytes(&saved.path);
-            blob(&mut w, &saved.tree);
+            w.blob(&saved.tree);
         }
-        blob(&mut w, &self.packs);
-        blob(&mut w, &self.pieces);
+        w.blob(&self.packs);
+        w.blob(&self.pieces);
         w.number(self.files);
         w.number(self.size_bytes);
         w.u8(self.trace.is_some().into());
         if let Some(trace) = &self.trace {
-            blob(&mut w, trace);
+            w.blob(trace);
         }
         w.seal()
     }
@@ -101,22 +100,12 @@ impl ImageRecord {
     /// Decodes a record. Returns an error for a path that [`is_saved_name`] refuses, and if one
     /// saved path is in another.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        match bytes.first() {
-            Some(&IMAGE_VERSION) => {}
-            Some(&other) => return Err(DecodeError::Version(other)),
-            None => return Err(DecodeError::Truncated(0)),
-        }
-        let mut r = Reader::sealed(bytes)?;
-        r.u8()?;
+        let mut r = Reader::versioned_and_sealed(bytes, IMAGE_VERSION)?;
         let at = r.position();
         let key = std::str::from_utf8(r.bytes(IMAGE_KEY_BYTES_MAX as u64)?).ok().and_then(|text| text.parse().ok());
         let key = key.ok_or(DecodeError::Limit { limit: IMAGE_KEY_BYTES_MAX as u64, at })?;
         let created_ms = r.number()?;
-        let at = r.position();
-        let count = r.count()?;
-        if count > SAVED_PATHS_MAX {
-            return Err(DecodeError::Limit { limit: SAVED_PATHS_MAX as u64, at });
-        }
+        let count = r.count_up_to(SAVED_PATHS_MAX as u64)?;
         let mut saved: Vec<SavedPath> = Vec::with_capacity(count);
         for _ in 0..count {
             let at = r.position();
@@ -127,11 +116,11 @@ impl ImageRecord {
             if !is_saved_name(path) || saved.iter().any(meets) {
                 return Err(DecodeError::Limit { limit: 0, at });
             }
-            saved.push(SavedPath { path: path.to_vec(), tree: read_blob(&mut r)? });
+            saved.push(SavedPath { path: path.to_vec(), tree: r.blob(PART_BYTES_MAX)? });
         }
-        let (packs, pieces) = (read_blob(&mut r)?, read_blob(&mut r)?);
+        let (packs, pieces) = (r.blob(PART_BYTES_MAX)?, r.blob(PART_BYTES_MAX)?);
         let (files, size_bytes) = (r.number()?, r.number()?);
-        let trace = if r.flag()? { Some(read_blob(&mut r)?) } else { None };
+        let trace = if r.flag()? { Some(r.blob(PART_BYTES_MAX)?) } else { None };
         r.finish()?;
         Ok(ImageRecord { key, created_ms, saved, packs, pieces, files, size_bytes, trace })
     }
@@ -167,21 +156,6 @@ fn is_above(above: &[u8], path: &[u8]) -> bool {
     let rest = path.strip_prefix(above);
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || above == b"/")
         || (above == b"." && !matches!(path.first(), Some(b'/' | b'~')) && !path.starts_with(b".."))
-}
-
-fn blob(w: &mut Writer, blob: &Blob) {
-    w.digest(&blob.digest);
-    w.number(blob.size_bytes);
-}
-
-fn read_blob(r: &mut Reader<'_>) -> Result<Blob, DecodeError> {
-    let digest = r.digest()?;
-    let at = r.position();
-    let size_bytes = r.number()?;
-    if size_bytes > PART_BYTES_MAX {
-        return Err(DecodeError::Limit { limit: PART_BYTES_MAX, at });
-    }
-    Ok(Blob { digest, size_bytes })
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::packs::{PackList, opened};
-use crate::{DecodeError, Writer};
+use super::packs::PackList;
+use crate::{DecodeError, IMAGE_VERSION, Reader, Writer};
 
 /// The packs that earlier jobs touched, in the order of the first touches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,8 +44,7 @@ impl AccessTrace {
 
     /// Returns the encoded trace.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(crate::IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.u8(self.is_carried.into());
         w.number(self.packs.len() as u64);
         self.packs.iter().for_each(|pack| w.number((*pack).into()));
@@ -54,7 +53,7 @@ impl AccessTrace {
 
     /// Decodes a trace.
     pub fn decode(bytes: &[u8]) -> Result<AccessTrace, DecodeError> {
-        let mut r = opened(bytes)?;
+        let mut r = Reader::versioned(bytes, IMAGE_VERSION)?;
         let is_carried = r.flag()?;
         let (count, mut seen) = (r.count()?, HashSet::new());
         let mut packs = Vec::new();

@@ -14,18 +14,10 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use super::notify::FilterStep;
+use super::filter::{ARCHITECTURE, FilterStep};
 
 /// The number of bits in a set of capabilities.
 const CAPABILITIES: u32 = 64;
-
-/// The system call table of this machine (`AUDIT_ARCH_*`).
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: Option<u32> = Some(0xc000_003e);
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: Option<u32> = Some(0xc000_00b7);
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const ARCHITECTURE: Option<u32> = None;
 
 /// The first number that no system call had in Linux 6.10. What later calls do is unknown here. On
 /// x86-64, the numbers of another table (x32) are above it as well.
@@ -175,47 +167,31 @@ pub fn give_up_rights(user: Option<u32>) -> io::Result<()> {
 /// process must have one thread and must have given up its rights. Does nothing on a machine whose
 /// calls have no table here.
 pub fn refuse_calls() -> io::Result<()> {
-    let Some(architecture) = ARCHITECTURE else { return Ok(()) };
-    let filter = filter(architecture);
+    if ARCHITECTURE == 0 {
+        return Ok(());
+    }
+    let filter = filter();
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
     // SAFETY: the filter has the kernel's form and outlives the call.
     let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the BPF program, which sees `struct seccomp_data`: the number at offset 0, the
-/// architecture at 4, the low half of the first argument at 16.
-fn filter(architecture: u32) -> Vec<FilterStep> {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const JUMP_IF_AT_LEAST: u16 = 0x35;
-    const JUMP_IF_ANY_BIT: u16 = 0x45;
-    const RETURN: u16 = 0x06;
-    let step = |code, value| FilterStep { code, if_true: 0, if_false: 0, value };
-    let unless = |code, value, count| FilterStep { code, if_true: 0, if_false: count, value };
-    let unknown = step(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
-    let refused = step(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
-    let mut steps = vec![
-        step(LOAD_WORD, 4),
-        FilterStep { if_true: 1, ..step(JUMP_IF_EQUAL, architecture) },
-        step(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
-        step(LOAD_WORD, 0),
-        unless(JUMP_IF_AT_LEAST, NUMBERS_END, 1),
-        unknown,
-        // Its flags are in memory, where a filter cannot read them. The C library uses `clone`
-        // instead.
-        unless(JUMP_IF_EQUAL, libc::SYS_clone3 as u32, 1),
-        unknown,
-    ];
-    for &number in REFUSED {
-        steps.extend([unless(JUMP_IF_EQUAL, number as u32, 1), refused]);
-    }
+fn filter() -> Vec<FilterStep> {
+    let is_call = |number: libc::c_long, count| FilterStep::unless(FilterStep::EQUAL, number as u32, count);
+    let unknown = FilterStep::answer(libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+    let refused = FilterStep::answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let mut steps = FilterStep::first(FilterStep::answer(libc::SECCOMP_RET_KILL_PROCESS)).to_vec();
+    steps.extend([FilterStep::unless(FilterStep::AT_LEAST, NUMBERS_END, 1), unknown]);
+    // Its flags are in memory, where a filter cannot read them. The C library uses `clone` instead.
+    steps.extend([is_call(libc::SYS_clone3, 1), unknown]);
+    steps.extend(REFUSED.iter().flat_map(|&number| [is_call(number, 1), refused]));
     steps.extend([
-        unless(JUMP_IF_EQUAL, libc::SYS_clone as u32, 3),
-        step(LOAD_WORD, 16),
-        unless(JUMP_IF_ANY_BIT, NEW_NAMESPACES, 1),
+        is_call(libc::SYS_clone, 3),
+        FilterStep::load_argument(0),
+        FilterStep::unless(FilterStep::ANY_BIT, NEW_NAMESPACES, 1),
         refused,
-        step(RETURN, libc::SECCOMP_RET_ALLOW),
+        FilterStep::ALLOW,
     ]);
     steps
 }

@@ -191,7 +191,7 @@ mod tests {
         let long = [scratch.path(&"/.".repeat(PATH_BYTES_MAX)), scratch.path(&format!("/{}", "x".repeat(300)))];
         let others = [&b""[..], b"/", b".", b"..", b"/proc/self", b"/proc/self/cwd", b"a\0b"].map(<[u8]>::to_vec);
         let inode = |opened: io::Result<OwnedFd>| {
-            opened.and_then(|dir| by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH)).map(|stat| (stat.device, stat.inode))
+            opened.and_then(|dir| by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH)).map(|stat| stat.file_id())
         };
         let numbered = |found: io::Result<_>| found.map_err(|error| (error.raw_os_error(), error.kind()));
         for path in whole.chain(long).chain(others) {

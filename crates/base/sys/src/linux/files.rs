@@ -3,11 +3,12 @@
 //!
 //! Unaware of: what is in a file, and why it is read; lookups that start at a directory (`dir.rs`).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -333,6 +334,11 @@ pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u
     let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
     io::Read::read_to_end(&mut io::Read::take(file, bytes_max + 1), &mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
+}
+
+/// Returns the path of these bytes.
+pub fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
 }
 
 /// Returns a path of an open file that is valid as long as this process has it open.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::cpu_affinity::CpuAffinity;
 use super::notify::{Notification, is_thread_of};
+use super::signals::{block_all, set_of};
 use super::trace::{control, is_stopping, makers, message};
 
 /// An event of a traced process.
@@ -368,13 +369,7 @@ fn wait_for_a_signal() {
 }
 
 fn woken_by() -> libc::sigset_t {
-    // SAFETY: the first call initialises the set.
-    unsafe {
-        let mut set = zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGURG);
-        set
-    }
+    set_of(&[libc::SIGURG])
 }
 
 fn is_making(event: i32) -> bool {
@@ -404,12 +399,8 @@ impl Beside {
     /// standard streams and children.
     pub fn start(work: impl FnOnce()) -> io::Result<Beside> {
         let parent = super::process_id();
-        // The child has no signal for its end, so that waiting for the tool's processes does not
-        // find it.
-        const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: this is like `fork`, in a process of one thread; the child never returns.
-        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
-            -1 => Err(io::Error::last_os_error()),
+        // SAFETY: this process has one thread; the child never returns.
+        match unsafe { super::process::fork_unseen()? } {
             0 => {
                 // A panic would call `abort`, which signals the thread id that libc remembers. That
                 // is the parent's.
@@ -418,16 +409,14 @@ impl Beside {
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     libc::setsid();
-                    let mut all = zeroed();
-                    libc::sigfillset(&mut all);
-                    libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
                 }
+                block_all();
                 if super::parent_process_id() == parent {
                     work();
                 }
                 super::end_process(0)
             }
-            pid => Ok(Beside { pid: pid as libc::pid_t }),
+            pid => Ok(Beside { pid }),
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::thread::futex;
-use rustix::time::Timespec;
 
 use super::map::Words;
+use super::poll::timespec;
 
 /// How many waiters of a word are woken: all of them.
 const EVERYBODY: u32 = i32::MAX as u32;
@@ -17,7 +17,7 @@ impl Words {
     /// Waits until [`wake`](Words::wake) wakes the word at `at`, or until `at_most` is over.
     /// Returns at once if the word is no longer `seen`. It may also return for no reason.
     pub fn wait(&self, at: usize, seen: u64, at_most: Duration) {
-        let time = Timespec { tv_sec: at_most.as_secs() as _, tv_nsec: at_most.subsec_nanos().into() };
+        let time = timespec(at_most);
         let _ = futex::wait(lower_half(&self.words()[at]), futex::Flags::empty(), seen as u32, Some(&time));
     }
 

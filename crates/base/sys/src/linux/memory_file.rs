@@ -94,7 +94,6 @@ pub fn seal(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
 
     use super::super::files::{Opening, fstat, open, read_rest_at_most, volatile_path};
     use super::*;
@@ -103,8 +102,7 @@ mod tests {
     fn a_file_without_a_name_is_as_good_as_one_in_memory() {
         for executable in [false, true] {
             let made = unnamed_file(executable).expect("creates a file in some directory");
-            let may_execute =
-                fs::access(Path::new(std::ffi::OsStr::from_bytes(&volatile_path(&made))), fs::Access::EXEC_OK);
+            let may_execute = fs::access(crate::as_path(&volatile_path(&made)), fs::Access::EXEC_OK);
             assert_eq!(may_execute.is_ok(), executable);
             io::Write::write_all(&mut &made, b"content").expect("writes");
             let path = volatile_path(&made);

@@ -9,6 +9,7 @@ mod cpu_affinity;
 mod dir;
 mod features;
 mod files;
+mod filter;
 mod follow;
 mod futex;
 mod loopback;
@@ -21,6 +22,7 @@ mod mount;
 mod namespace;
 mod newer;
 mod notify;
+mod poll;
 mod process;
 mod refused;
 mod relay;
@@ -44,10 +46,12 @@ pub use copy::copy_bytes;
 pub use dir::Dir;
 pub use features::processor_features;
 pub use files::{
-    Opening, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked, lstat,
-    may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most, read_sized,
-    real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path, write_lock,
+    Opening, as_path, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked,
+    lstat, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most,
+    read_sized, real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path,
+    write_lock,
 };
+pub use filter::{ARCHITECTURE, FilterStep};
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::{loop_device, writable_loop_device};
 pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
@@ -64,15 +68,16 @@ pub use namespace::{
     peer_process, process_ended, process_number,
 };
 pub use notify::{
-    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target,
-    process_handle, read_memory, signal_that_ended,
+    Answered, Attendant, Listener, Notification, effective_group, is_thread_of, link_target, read_memory,
+    signal_that_ended,
 };
 pub use process::{
-    Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
-    busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
-    file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way, parent_process_id,
-    process_id, process_state, processor_is_free, signals_and_niceness, sockets, standard_descriptors_open, umask,
-    umask_beside_threads, wanted_processor_ns, wanting_to_run,
+    Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
+    build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
+    exec_with, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way,
+    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets,
+    standard_descriptors_open, umask, umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage,
+    wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
@@ -95,6 +100,4 @@ pub use terminal::{
     PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_input_size, standard_outputs,
 };
 pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
-pub use trace::{
-    Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
-};
+pub use trace::{Start, Step, Tracer, spawn_traced, spawn_untraced};

@@ -2,11 +2,10 @@
 //!
 //! Unaware of: which file systems there are, and what is in them.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
@@ -258,7 +257,7 @@ pub fn mount_place(number: u64) -> io::Result<Option<PathBuf>> {
     }
     let text = found.get(FIXED_BYTES + number_at(POINT_AT) as usize..).unwrap_or_default();
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    Ok(Some(PathBuf::from(OsStr::from_bytes(&text[..end]))))
+    Ok(Some(crate::as_path(&text[..end]).to_owned()))
 }
 
 /// A mount as the kernel lists it for a thread.
@@ -292,7 +291,7 @@ fn seen_mount(line: &[u8]) -> Option<SeenMount> {
     let device = text(fields.nth(1)?)?;
     let (major, minor) = device.split_once(':')?;
     let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
-    let place = PathBuf::from(OsStr::from_bytes(plain(fields.nth(1)?).as_bytes()));
+    let place = crate::as_path(plain(fields.nth(1)?).as_bytes()).to_owned();
     let source = plain(fields.skip_while(|field| *field != b"-").nth(2)?).into_bytes();
     Some(SeenMount { number, device, place, source })
 }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{
@@ -16,6 +16,7 @@ use rustix::thread::{
 };
 
 use super::Channel;
+use super::poll::found_now;
 
 /// A range of user or group ids in a file system, and the ids that they are shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +59,7 @@ pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
 
 /// Returns true if an opened process has ended.
 pub fn process_ended(process: impl AsFd) -> io::Result<bool> {
-    let mut asked = [PollFd::new(&process, PollFlags::IN)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&at_once))?;
-    Ok(!asked[0].revents().is_empty())
+    Ok(!found_now(&process, PollFlags::IN)?.is_empty())
 }
 
 /// Kills an opened process.

@@ -14,21 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
+use super::filter::FilterStep;
 use super::newer::Newer;
-
-/// One instruction of a filter (`struct sock_filter`): classic BPF over `struct seccomp_data`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilterStep {
-    /// The operation.
-    pub code: u16,
-    /// The number of instructions that are skipped if its condition is true.
-    pub if_true: u8,
-    /// The number of instructions that are skipped if its condition is false.
-    pub if_false: u8,
-    /// The operand.
-    pub value: u32,
-}
 
 /// A system call that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,13 +278,6 @@ pub fn signal_that_ended(process: impl AsFd) -> Option<i32> {
     (done == 0 && info[0] & INFO_EXIT != 0 && status & 0x7f != 0).then_some(status & 0x7f)
 }
 
-/// Opens a process (`pidfd_open`). The descriptor still means this process after its pid was
-/// reused.
-pub fn process_handle(process: u32) -> io::Result<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(process as i32).ok_or(Errno::SRCH)?;
-    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
-}
-
 // ---------------------------------------------------------------- the guardian
 
 /// A small helper process that also holds the listener.
@@ -324,15 +304,10 @@ impl Guardian {
         // stays until both processes have ended.
         let asked = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size_of::<Received>(), access, shared)? };
         let asked = asked.cast::<Received>();
-        // The child has no signal for its end, so that waiting for the tool's processes does not
-        // find it.
-        const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: this is like `fork`; the child only makes system calls, on its own stack, and
-        // never returns.
-        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
-            -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the child only makes system calls, on its own stack, and never returns.
+        match unsafe { super::process::fork_unseen()? } {
             0 => guard(listener.as_raw_fd(), theirs.as_raw_fd(), asked),
-            pid => Ok(Guardian { pid: pid as libc::pid_t, ours, asked }),
+            pid => Ok(Guardian { pid, ours, asked }),
         }
     }
 
@@ -361,9 +336,7 @@ fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
     // used afterwards.
     unsafe {
         libc::setsid();
-        let mut all = zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        super::signals::block_all();
         // The descriptors are first moved up, so that neither `dup2` overwrites the other one.
         let (listener, pipe) = (libc::fcntl(listener, libc::F_DUPFD, 3), libc::fcntl(pipe, libc::F_DUPFD, 3));
         libc::dup2(listener, LISTENER);

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use super::signals::set_of;
+
 /// A process that was started and not yet waited for.
 pub struct Child {
     /// Its process id.
@@ -26,6 +28,25 @@ pub struct Use {
     pub peak_kb: u64,
     /// The number of involuntary context switches.
     pub preempted: u64,
+}
+
+/// The resources that processes used, as the kernel reports them when they end (`struct rusage`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User CPU time, in microseconds.
+    pub user_us: u64,
+    /// System CPU time, in microseconds.
+    pub system_us: u64,
+    /// The largest resident set of any one process, in bytes.
+    pub peak_bytes: u64,
+    /// The number of page faults without I/O.
+    pub minor_faults: u64,
+    /// The number of page faults that read from a device.
+    pub major_faults: u64,
+    /// The number of voluntary context switches.
+    pub voluntary_switches: u64,
+    /// The number of involuntary context switches.
+    pub involuntary_switches: u64,
 }
 
 /// How a process ended.
@@ -103,23 +124,68 @@ impl Child {
 
     /// Waits for it to end. Returns how it ended, and what it used.
     pub fn wait_and_measure(self) -> io::Result<(ChildEnd, Use)> {
+        let (end, Usage { user_us, system_us, peak_bytes, involuntary_switches, .. }) = wait_with_usage(self)?;
+        Ok((end, Use { cpu_us: user_us + system_us, peak_kb: peak_bytes / 1024, preempted: involuntary_switches }))
+    }
+}
+
+/// Waits for a child. Returns how it ended, and what it used, together with the children that it
+/// waited for.
+pub fn wait_with_usage(child: Child) -> io::Result<(ChildEnd, Usage)> {
+    wait4(child.pid, 0).map(|(_, status, usage)| (end_of(status), usage))
+}
+
+/// Waits for a process, which may be -1 for any. Returns its pid, its status and what it used.
+pub(super) fn wait4(pid: i32, flags: libc::c_int) -> io::Result<(i32, i32, Usage)> {
+    loop {
         let mut status = 0;
-        // SAFETY: plain numbers, for which zeros are valid.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        loop {
-            // SAFETY: waits for our own child, writes to our own integer and structure.
-            if unsafe { libc::wait4(self.pid, &mut status, 0, &mut usage) } == self.pid {
-                break;
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        // SAFETY: writes to our own structures, for which zeros are valid.
+        let (found, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::wait4(pid, &mut status, flags, &mut usage), usage)
+        };
+        if found >= 0 {
+            return Ok((found, status, usage_of(&usage)));
         }
-        let micros = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
-        let cpu_us = micros(usage.ru_utime) + micros(usage.ru_stime);
-        let (peak_kb, preempted) = (usage.ru_maxrss.unsigned_abs(), usage.ru_nivcsw.unsigned_abs());
-        Ok((end_of(status), Use { cpu_us, peak_kb, preempted }))
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Returns what all children that were waited for have used so far, together with their own
+/// children.
+pub fn usage_of_children() -> Usage {
+    usage_by(libc::RUSAGE_CHILDREN)
+}
+
+/// Returns what this process has used so far.
+pub fn usage_of_ourselves() -> Usage {
+    usage_by(libc::RUSAGE_SELF)
+}
+
+fn usage_by(whose: libc::c_int) -> Usage {
+    // SAFETY: writes to our own structure; the call cannot fail for these two arguments.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(whose as _, &mut usage);
+        usage
+    };
+    usage_of(&usage)
+}
+
+fn usage_of(usage: &libc::rusage) -> Usage {
+    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
+    let us = |time: libc::timeval| count(time.tv_sec as _) * 1_000_000 + count(time.tv_usec as _);
+    Usage {
+        user_us: us(usage.ru_utime),
+        system_us: us(usage.ru_stime),
+        peak_bytes: count(usage.ru_maxrss) * 1024,
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
     }
 }
 
@@ -173,10 +239,7 @@ pub fn die_by(signal: i32) -> ! {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
         libc::signal(signal, libc::SIG_DFL);
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, signal);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set_of(&[signal]), std::ptr::null_mut());
         libc::kill(libc::getpid(), signal);
     }
     end_process((128 + signal) as u8)
@@ -219,6 +282,28 @@ pub fn parent_process_id() -> u32 {
 /// ended or is not visible. The parent's pid is 0 if the parent is not visible.
 pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
+}
+
+/// Forks. There is no signal for the child's end, so that waiting for the tool's processes does not
+/// find it. Returns its pid, and 0 in the child.
+///
+/// # Safety
+///
+/// As for `fork`: in the child of a process with more threads, only system calls are allowed.
+pub(super) unsafe fn fork_unseen() -> io::Result<libc::pid_t> {
+    const NO_SIGNAL: libc::c_ulong = 0;
+    // SAFETY: the caller sees to what the child does.
+    match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(pid as libc::pid_t),
+    }
+}
+
+/// Returns the process ids of the visible ancestors of this process, the parent first.
+pub fn ancestors() -> impl Iterator<Item = u32> {
+    let visible = |pid: &u32| *pid != 0;
+    let above = move |pid: &u32| process_state(*pid).map(|(_, parent)| parent).filter(visible);
+    std::iter::successors(Some(parent_process_id()).filter(visible), above)
 }
 
 /// Returns a number for the build that this process is part of. It is made from the topmost

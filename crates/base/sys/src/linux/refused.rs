@@ -82,7 +82,7 @@ impl Asked {
         let [a, b, c, d, e, f] = self.arguments;
         // SAFETY: the arguments make the call fail, and no pointer in them is valid.
         let done = unsafe { libc::syscall(self.number, a, b, c, d, e, f) };
-        done == -1 && matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+        done == -1 && super::newer::is_refusal(&io::Error::last_os_error())
     }
 }
 

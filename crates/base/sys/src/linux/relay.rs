@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 
 use super::notify::{Attendant, attend};
+use super::poll::timespec;
 use super::stop::signal_descendants;
 use crate::{Child, SignalForwarding};
 
@@ -197,8 +197,7 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
 /// Returns an error if a sandbox refuses `poll`, by which `relay` waits. Then no tool may be
 /// started whose output `relay` would have to pass on.
 pub fn can_wait_for_streams() -> io::Result<()> {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut [], Some(&at_once)) {
+    match poll(&mut [], Some(&timespec(Duration::ZERO))) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -214,11 +213,10 @@ pub fn relay(
     mut attendant: Attending,
     mut rival: Rivalry,
 ) -> io::Result<RelayEnd> {
-    let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("the child has no process id"))?;
     // Linux before 5.3 and some sandboxes have no pidfd. Then the relay checks from time to time
     // whether the tool has ended. The tool's processes could not be stopped then, so the rival has
     // lost.
-    let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+    let ended = super::open_process(child.pid as u32).ok();
     if ended.is_none() {
         rival.take().into_iter().for_each(|rival| rival.lose());
     }
@@ -260,13 +258,12 @@ pub fn relay(
 /// It checks from time to time whether the tool has ended, because the listener does not report
 /// that before Linux 5.9.
 fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result<()> {
-    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     while !child.has_ended() {
         let found = match attendant.listener() {
             None => return Ok(()),
             Some(listener) => {
                 let mut set = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
-                match poll(&mut set, Some(&LOOK_AGAIN)) {
+                match poll(&mut set, Some(&timespec(LOOK_AGAIN))) {
                     Err(Errno::INTR) | Ok(0) => continue,
                     polled => drop(polled?),
                 }
@@ -311,7 +308,7 @@ fn wait(
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = if tool_ended { Some(Duration::ZERO) } else { left };
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() });
+        let left = left.map(timespec);
         let waited = match tool_ended {
             true => poll(&mut set, left.as_ref()).map(drop),
             false => poll_attending(&mut set, attendant, left.as_ref()),
@@ -343,8 +340,7 @@ pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duratio
             if let Some(listener) = attendant.as_deref().and_then(|served| served.listener()) {
                 set.push(PollFd::from_borrowed_fd(listener, PollFlags::IN));
             }
-            let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut set, Some(&left)) {
+            match poll(&mut set, Some(&timespec(left))) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

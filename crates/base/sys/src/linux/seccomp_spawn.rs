@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::notify::{Answered, Attendant, FilterStep, Listener, attend, let_go_on, receive_from};
+use super::filter::FilterStep;
+use super::notify::{Answered, Attendant, Listener, attend, let_go_on, receive_from};
+use super::poll::timespec;
 use super::process::{CStrings, Child, c_string};
 use super::sched_policy::SchedPolicy;
 
@@ -115,10 +117,6 @@ fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Resul
     }
 }
 
-fn timespec(time: Duration) -> rustix::time::Timespec {
-    rustix::time::Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() }
-}
-
 /// Tries all that an attendant needs, on a child that makes one harmless call: a filter with a
 /// listener, receiving the call, reading the memory of its thread, and letting it go on. It costs a
 /// fork.
@@ -130,10 +128,10 @@ pub fn try_attending() -> io::Result<()> {
     const MARK: [u8; 16] = *b"read this please";
     // Load the number of the call. If it is this call's, notify; else allow.
     let filter = [
-        FilterStep { code: 0x20, if_true: 0, if_false: 0, value: 0 },
-        FilterStep { code: 0x15, if_true: 0, if_false: 1, value: ASKED as u32 },
-        FilterStep { code: 0x06, if_true: 0, if_false: 0, value: libc::SECCOMP_RET_USER_NOTIF },
-        FilterStep { code: 0x06, if_true: 0, if_false: 0, value: libc::SECCOMP_RET_ALLOW },
+        FilterStep::load(0),
+        FilterStep::unless(FilterStep::EQUAL, ASKED as u32, 1),
+        FilterStep::answer(libc::SECCOMP_RET_USER_NOTIF),
+        FilterStep::ALLOW,
     ];
     let (ours, theirs) = socket_pair()?;
     // SAFETY: the child only makes system calls, on what was made before, and never returns.

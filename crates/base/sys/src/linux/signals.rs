@@ -30,18 +30,37 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
     }
 }
 
+/// Returns the set of these signals.
+pub(super) fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: `sigemptyset` initialises the set, and all numbers are valid.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Blocks all signals. Returns those that were blocked before.
+pub(super) fn block_all() -> libc::sigset_t {
+    // SAFETY: both sets are initialised by the calls that fill them.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    }
+}
+
 impl SignalForwarding {
     /// Blocks the signals.
     pub fn prepare() -> io::Result<SignalForwarding> {
-        // SAFETY: both sets are initialised by the calls that fill them.
+        // SAFETY: the call fills the second set.
         unsafe {
             let mut original = std::mem::zeroed();
-            let mut blocked = std::mem::zeroed();
-            libc::sigemptyset(&mut blocked);
-            for signal in FORWARDED {
-                libc::sigaddset(&mut blocked, signal);
-            }
-            if libc::sigprocmask(libc::SIG_BLOCK, &blocked, &mut original) != 0 {
+            if libc::sigprocmask(libc::SIG_BLOCK, &set_of(&FORWARDED), &mut original) != 0 {
                 return Err(io::Error::last_os_error());
             }
             Ok(SignalForwarding { original })

@@ -2,13 +2,11 @@
 //! other end, and passing descriptors.
 //!
 //! Unaware of: what is said over a socket.
-
-use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,7 +56,7 @@ fn address(path: &Path) -> io::Result<Address> {
     let directory = fs::openat(CWD, parts.0, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut short = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     short.extend_from_slice(parts.1.as_bytes());
-    let address = SocketAddrUnix::new(PathBuf::from(OsStr::from_bytes(&short)))?;
+    let address = SocketAddrUnix::new(crate::as_path(&short).to_owned())?;
     Ok(Address { address, _directory: Some(directory) })
 }
 

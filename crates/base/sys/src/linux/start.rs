@@ -146,10 +146,7 @@ fn begin(start: Start<'_>) -> io::Result<Child> {
     // lives until it has become the program or ended, because we do not run before. No handler runs
     // in the child, because every signal is blocked until it has removed our handlers.
     let pid = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+        let before = super::signals::block_all();
         let top = stack.as_mut_ptr().add(STACK_WORDS).cast();
         let pid = libc::clone(become_program, top, flags, (&raw const start).cast_mut().cast());
         let failed = io::Error::last_os_error();

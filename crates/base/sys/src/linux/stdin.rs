@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
 use rustix::io::{ioctl_fionread, pread, read};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, tee};
@@ -127,10 +127,7 @@ fn piped(wait: bool) -> io::Result<Input> {
     let room = fcntl_getpipe_size(stdin())? as u64;
     let began = Instant::now();
     loop {
-        let input = stdin();
-        let mut watched = [PollFd::new(&input, PollFlags::empty())];
-        poll(&mut watched, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-        let closed = watched[0].revents().contains(PollFlags::HUP);
+        let closed = super::poll::found_now(&stdin(), PollFlags::empty())?.contains(PollFlags::HUP);
         let held = ioctl_fionread(stdin())?;
         if closed {
             return copied(held as usize);

@@ -7,7 +7,9 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::process::numbers_in;
 
 /// The pause between two checks for processes that are left.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -32,10 +34,9 @@ pub(super) struct Shown {
 pub(super) fn signal_descendants(signal: i32) {
     let Some(signal) = Signal::from_named_raw(signal) else { return };
     for process in descendants() {
-        let Some(pid) = Pid::from_raw(process.pid) else { continue };
         // The pid may already belong to another process. So the process is opened first, and then
         // its parent is compared once more.
-        if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+        if let Ok(handle) = super::open_process(process.pid as u32)
             && shown(process.pid).is_some_and(|now| now.parent == process.parent)
         {
             let _ = pidfd_send_signal(&handle, signal);
@@ -58,8 +59,7 @@ pub fn end_descendants() -> io::Result<()> {
 
 /// Returns the processes below this one, except our own helper processes.
 pub(super) fn descendants() -> Vec<Shown> {
-    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let all: Vec<Shown> = names.filter_map(|name| shown(name.to_str()?.parse().ok()?)).collect();
+    let all: Vec<Shown> = numbers_in("/proc").filter_map(|pid| shown(pid as i32)).collect();
     let own = super::process_id() as i32;
     let mut below: Vec<i32> = vec![own];
     let mut found = Vec::new();

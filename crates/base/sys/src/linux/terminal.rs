@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{self, OptionalActions, OutputModes, Winsize};
@@ -88,11 +89,8 @@ pub fn is_odd_output(fd: RawFd) -> bool {
             !null && !rustix::termios::isatty(standard(fd))
         }
         FileType::Fifo => {
-            let watched = standard(fd);
-            let mut set = [rustix::event::PollFd::new(&watched, rustix::event::PollFlags::empty())];
-            let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-            rustix::event::poll(&mut set, Some(&at_once)).is_ok()
-                && set[0].revents().contains(rustix::event::PollFlags::ERR)
+            let found = super::poll::found_now(&standard(fd), PollFlags::empty());
+            found.is_ok_and(|found| found.contains(PollFlags::ERR))
         }
         _ => false,
     }

@@ -15,10 +15,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, inotify, open};
 use rustix::stdio::stdin;
 use rustix::termios::isatty;
+
+use super::poll::found_now;
 
 const TERMINAL: &std::ffi::CStr = c"/proc/self/fd/0";
 /// The controlling terminal. It has an inode of its own.
@@ -38,10 +40,7 @@ pub fn standard_input_awaits_typing() -> bool {
 }
 
 fn has_input() -> bool {
-    let input = stdin();
-    let mut watched = [PollFd::new(&input, PollFlags::IN)];
-    let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-    !poll(&mut watched, Some(&at_once)).is_ok_and(|ready| ready == 0)
+    !found_now(&stdin(), PollFlags::IN).is_ok_and(|found| found.is_empty())
 }
 
 /// Returns all that a program can ask about the terminal on standard input: its size and its
@@ -109,17 +108,10 @@ fn stop_signal() -> libc::c_int {
 /// Waits for the kernel's signals until it is told to stop. Returns true if something was typed.
 /// Only this thread gets the signals, so the mask of the others, which children inherit, stays.
 fn listen(terminal: &OwnedFd, ready: &Sender<io::Result<i32>>) -> bool {
-    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigemptyset` initialises the set, and all numbers are valid.
-    let signals = unsafe {
-        libc::sigemptyset(signals.as_mut_ptr());
-        // The kernel sends SIGIO if it cannot queue another signal.
-        for signal in [typed_signal(), stop_signal(), libc::SIGIO] {
-            libc::sigaddset(signals.as_mut_ptr(), signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut());
-        signals.assume_init()
-    };
+    // The kernel sends SIGIO if it cannot queue another signal.
+    let signals = super::signals::set_of(&[typed_signal(), stop_signal(), libc::SIGIO]);
+    // SAFETY: blocks signals of this thread.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut()) };
     let asked = ask_for_signals(terminal);
     let failed = asked.is_err();
     if ready.send(asked).is_err() || failed {

@@ -9,31 +9,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use super::notify::is_thread_of;
-use super::process::{CStrings, Child, ChildEnd, c_string};
-
-/// The resources that processes used, as the kernel reports them when they end (`struct rusage`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// User CPU time, in microseconds.
-    pub user_us: u64,
-    /// System CPU time, in microseconds.
-    pub system_us: u64,
-    /// The largest resident set of any one process, in bytes.
-    pub peak_bytes: u64,
-    /// The number of page faults without I/O.
-    pub minor_faults: u64,
-    /// The number of page faults that read from a device.
-    pub major_faults: u64,
-    /// The number of voluntary context switches.
-    pub voluntary_switches: u64,
-    /// The number of involuntary context switches.
-    pub involuntary_switches: u64,
-}
+use super::process::{CStrings, Child, ChildEnd, Usage, c_string, end_of, wait4};
 
 /// An event of a traced process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,24 +213,15 @@ impl Tracer {
     pub fn step(&mut self) -> io::Result<Option<Step>> {
         self.go_on();
         loop {
-            let mut status = 0;
-            // SAFETY: writes to our own structures.
-            let (pid, usage) = unsafe {
-                let mut usage: libc::rusage = zeroed();
-                (libc::wait4(-1, &mut status, libc::__WALL, &mut usage), usage)
+            let (pid, status, usage) = match wait4(-1, libc::__WALL) {
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+                waited => waited?,
             };
-            if pid < 0 {
-                match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => continue,
-                    error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
-                    error => return Err(error),
-                }
-            }
             let step = if libc::WIFSTOPPED(status) {
                 self.stops += 1;
                 self.stopped(pid, status)
             } else {
-                self.ended(pid, status, &usage)
+                self.ended(pid, status, usage)
             };
             if step.is_some() {
                 return Ok(step);
@@ -258,7 +229,7 @@ impl Tracer {
         }
     }
 
-    fn ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) -> Option<Step> {
+    fn ended(&mut self, pid: i32, status: i32, usage: Usage) -> Option<Step> {
         self.early.remove(&pid);
         self.told.remove(&pid);
         self.inherited.remove(&pid);
@@ -269,7 +240,7 @@ impl Tracer {
             return None;
         }
         let threads = self.threads.remove(&pid).unwrap_or(0);
-        Some(Step::Ended { pid, end: super::process::end_of(status), usage: usage_of(usage), threads })
+        Some(Step::Ended { pid, end: end_of(status), usage, threads })
     }
 
     /// Lets new threads go on if their creator was killed in the middle of a fork. The creator's
@@ -416,61 +387,6 @@ pub(super) fn message(pid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     control(libc::PTRACE_GETEVENTMSG as _, pid, 0, (&raw mut message) as usize)?;
     i32::try_from(message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-}
-
-/// Waits for a child. Returns how it ended, and what it used, together with the children that it
-/// waited for.
-pub fn wait_with_usage(child: Child) -> io::Result<(ChildEnd, Usage)> {
-    loop {
-        let mut status = 0;
-        // SAFETY: waits for our own child, writes to our own structures.
-        let (pid, usage) = unsafe {
-            let mut usage: libc::rusage = zeroed();
-            (libc::wait4(child.pid, &mut status, 0, &mut usage), usage)
-        };
-        if pid == child.pid {
-            return Ok((super::process::end_of(status), usage_of(&usage)));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-}
-
-/// Returns what all children that were waited for have used so far, together with their own
-/// children.
-pub fn usage_of_children() -> Usage {
-    usage_by(libc::RUSAGE_CHILDREN)
-}
-
-/// Returns what this process has used so far.
-pub fn usage_of_ourselves() -> Usage {
-    usage_by(libc::RUSAGE_SELF)
-}
-
-fn usage_by(whose: libc::c_int) -> Usage {
-    // SAFETY: writes to our own structure; the call cannot fail for these two arguments.
-    let usage = unsafe {
-        let mut usage: libc::rusage = zeroed();
-        libc::getrusage(whose as _, &mut usage);
-        usage
-    };
-    usage_of(&usage)
-}
-
-fn usage_of(usage: &libc::rusage) -> Usage {
-    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
-    let us = |time: libc::timeval| count(time.tv_sec as _) * 1_000_000 + count(time.tv_usec as _);
-    Usage {
-        user_us: us(usage.ru_utime),
-        system_us: us(usage.ru_stime),
-        peak_bytes: count(usage.ru_maxrss) * 1024,
-        minor_faults: count(usage.ru_minflt),
-        major_faults: count(usage.ru_majflt),
-        voluntary_switches: count(usage.ru_nvcsw),
-        involuntary_switches: count(usage.ru_nivcsw),
-    }
 }
 
 #[cfg(test)]

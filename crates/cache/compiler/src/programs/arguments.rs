@@ -4,12 +4,13 @@
 //! Unaware of: what follows for a habit.
 
 use crate::names::is_named;
-use crate::words::holds_any;
+use larder_model::contains_any;
+use larder_model::path::file_name;
 
 /// Returns true if Python runs Meson when it is started with these arguments.
 pub fn runs_meson(arguments: &[&[u8]]) -> bool {
     let script = arguments.iter().find(|argument| !argument.starts_with(b"-"));
-    script.is_some_and(|script| matches!(script.rsplit(|&b| b == b'/').next(), Some(b"meson" | b"meson.py")))
+    script.is_some_and(|script| matches!(file_name(script), b"meson" | b"meson.py"))
 }
 
 /// Returns true if `touch` is given a date that would mean another time tomorrow. Fixed dates begin
@@ -84,7 +85,7 @@ pub(super) fn asks_status(argument: &[u8]) -> bool {
 
 /// Returns true if `find` uses times, owners, or other fields of `stat` in a test or an action.
 pub(super) fn finds_by_status(argument: &[u8]) -> bool {
-    holds_any(argument, FIND_WORDS)
+    contains_any(argument, FIND_WORDS)
 }
 
 /// Tests and actions of `find` that use times, owners, and other fields of `stat`.

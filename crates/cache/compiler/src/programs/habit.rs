@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{DirectoryTimes, Habit, Times};
+use larder_model::{DirectoryTimes, Habit, Times, contains_any};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -12,7 +12,7 @@ use super::arguments::{
 use super::table::{self, Proc, Rule};
 use super::{git, is_compiler_part};
 use crate::names::{is_named, rewrites_output};
-use crate::words::{AWK_WORDS, Named, holds_any};
+use crate::words::{AWK_WORDS, Named};
 
 /// Holds facts about a command that the names of its programs do not show.
 #[derive(Clone, Copy)]
@@ -60,29 +60,14 @@ fn strict(program: &[u8], told: &Told) -> Habit {
     let row = table::find(program);
     let rule = row.map_or(Rule::Unknown, |row| row.rule);
     Habit {
-        times: Times::Blind,
-        compares: false,
-        directories: None,
-        clock_reads: 0,
-        zone_reads: 0,
         tells_time: rule == Rule::Date,
-        random_reads: 0,
-        seeds_are_compared: false,
-        sorts_names: false,
-        lists_kinds: false,
         tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
             Proc::Always => !told.named.memory,
             Proc::Told => !told.may_have(|argument| argument.starts_with(b"/proc")),
             Proc::Matters => false,
         },
-        tries_terminal: false,
-        git: None,
-        names_at_random: false,
         names_as_tempfile: rule == Rule::Python,
-        shows_numbers: false,
-        tries_sockets: false,
-        reports: false,
-        runs_code_of_builds: false,
+        ..Habit::default()
     }
 }
 
@@ -197,7 +182,7 @@ fn has_clocks(told: &Told) -> bool {
     const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
     let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
     match told.arguments {
-        Some(arguments) if arguments.iter().any(|argument| holds_any(argument, AWK_WORDS)) => true,
+        Some(arguments) if arguments.iter().any(|argument| contains_any(argument, AWK_WORDS)) => true,
         // A program on standard input can come from anywhere.
         Some(arguments) if arguments.iter().any(|argument| INPUT.contains(argument)) => told.may_have(is_file),
         _ => told.named.awk_clocks && told.may_have(is_file),

@@ -5,7 +5,9 @@
 //!
 //! Unaware of: what follows from an answer.
 
-use crate::names::{stem, without_target};
+use larder_model::path::file_name;
+
+use crate::names::base_name;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +86,7 @@ pub(super) enum Archives {
 /// not a version.
 pub(super) fn find(program: &[u8]) -> Option<&'static Program> {
     let row = |name: &[u8]| PROGRAMS.binary_search_by(|row| row.name.as_bytes().cmp(name)).ok();
-    let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
-    row(file).or_else(|| row(without_target(stem(program)))).map(|at| &PROGRAMS[at])
+    row(file_name(program)).or_else(|| row(base_name(program))).map(|at| &PROGRAMS[at])
 }
 
 /// Returns the rule for the program with this file name.

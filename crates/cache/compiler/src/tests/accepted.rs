@@ -12,7 +12,6 @@ fn summary(family: Family, line: &str) -> String {
         Err(bypass) => return format!("bypass {}", bypass.code()),
     };
     assert_eq!(invocation.family, family);
-    assert_eq!(invocation.environment, family.environment_rule());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut parts = vec![text(&invocation.source), text(&invocation.output.unwrap_or_default())];
     parts.extend(invocation.depfile.map(|depfile| format!("d:{}", text(&depfile))));

@@ -5,11 +5,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use larder_model::path::absolute;
-use larder_sys::Stat;
-
 use super::reason::{Reason, text};
-use crate::event::{Event, EventKind, OpenFlags, identity_of};
+use crate::event::{Event, EventKind, OpenFlags};
+use larder_model::path::absolute;
 
 /// A command that needs more paths is refused.
 const LOOKS_MAX: usize = 100_000;
@@ -59,7 +57,7 @@ impl Looks {
             Ok(stat) => stat,
             Err(error) => return self.absent(path, &error),
         };
-        let key = (stat.device, stat.inode);
+        let key = stat.file_id();
         let found = match stat.kind {
             larder_sys::FileType::File => PathKind::File(key.0, key.1),
             larder_sys::FileType::Directory => PathKind::Directory(key.0, key.1),
@@ -67,9 +65,10 @@ impl Looks {
         };
         // gcc writes the real path of a system header if that is shorter, so the links in `path`
         // are inputs as well.
-        self.events.push(event(NO_PROCESS, EventKind::RealPath, path.to_vec()));
+        self.events.push(Event::new(NO_PROCESS, EventKind::RealPath, path.to_vec()));
         if matches!(found, PathKind::File(..)) {
-            self.events.push(opened(path, &stat));
+            let open = EventKind::Open(OpenFlags(OpenFlags::READ));
+            self.events.push(Event::new(NO_PROCESS, open, path.to_vec()).with(&stat));
         }
         Ok(found)
     }
@@ -77,7 +76,7 @@ impl Looks {
     fn absent(&mut self, path: &[u8], error: &io::Error) -> Result<PathKind, Reason> {
         match error.raw_os_error() {
             Some(errno @ (libc::ENOENT | libc::ENOTDIR)) => {
-                self.events.push(Event { error: errno, ..event(NO_PROCESS, EventKind::Stat, path.to_vec()) });
+                self.events.push(Event { error: errno, ..Event::new(NO_PROCESS, EventKind::Stat, path.to_vec()) });
                 Ok(PathKind::Absent)
             }
             _ => Err(format!("{}: {error}", text(path))),
@@ -88,7 +87,7 @@ impl Looks {
     /// is an input instead.
     pub(super) fn list(&mut self, path: &[u8]) -> Result<(), Reason> {
         if matches!(self.look(path)?, PathKind::Directory(..)) {
-            self.events.push(event(NO_PROCESS, EventKind::List, absolute(&self.cwd, path)));
+            self.events.push(Event::new(NO_PROCESS, EventKind::List, absolute(&self.cwd, path)));
         }
         Ok(())
     }
@@ -96,14 +95,4 @@ impl Looks {
     pub(super) fn into_events(self) -> Vec<Event> {
         self.events
     }
-}
-
-fn opened(path: &[u8], stat: &Stat) -> Event {
-    let open = event(NO_PROCESS, EventKind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
-    Event { identity: Some(identity_of(stat)), mode: 0o100_000 | stat.mode & 0o7777, ..open }
-}
-
-/// Returns an event without anything but a path.
-pub(super) fn event(pid: u32, kind: EventKind, path: Vec<u8>) -> Event {
-    Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
 }

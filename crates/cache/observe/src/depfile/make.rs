@@ -8,10 +8,6 @@
 //!
 //! Unaware of: what the names mean.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use super::reason::{Reason, text};
 
 /// A larger depfile is refused.
@@ -30,7 +26,7 @@ pub(super) fn read(path: &[u8], started_ns: i64) -> Result<Vec<Vec<u8>>, Reason>
     if stat.size_bytes > DEPFILE_BYTES_MAX {
         return Err(trouble("the depfile is too large"));
     }
-    let content = std::fs::read(Path::new(OsStr::from_bytes(path))).map_err(|error| trouble(&error.to_string()))?;
+    let content = std::fs::read(larder_sys::as_path(path)).map_err(|error| trouble(&error.to_string()))?;
     prerequisites(&content).ok_or_else(|| trouble("the depfile was not understood"))
 }
 

@@ -42,7 +42,7 @@ use larder_spawn::{Command, Destinations};
 use larder_sys::{ChildEnd, Rivalry};
 
 use crate::{Event, EventKind, Observed, Observer, OpenFlags, Trace};
-use looks::{Looks, NO_PROCESS, event};
+use looks::{Looks, NO_PROCESS};
 use reason::{Reason, text};
 
 /// The `extra` of an [`EventKind::Drop`] event: nothing was lost, but the inputs of the run could not be
@@ -97,17 +97,18 @@ impl DepfileObserver {
         const EMPTIED: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
         const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
         let plan = &self.plan;
-        let open = |pid, flags, path| Event { extra: 0o666, ..event(pid, EventKind::Open(OpenFlags(flags)), path) };
+        let open =
+            |pid, flags, path| Event { extra: 0o666, ..Event::new(pid, EventKind::Open(OpenFlags(flags)), path) };
         let mut events = vec![open(NO_PROCESS, EMPTIED, absolute(&plan.cwd, &plan.depfile))];
         let object = absolute(&plan.cwd, &plan.object);
         if plan.clang {
             let temporary = [&object[..], b".larder-tmp"].concat();
             events.push(open(pid, NEW, temporary.clone()));
-            events.push(Event { path2: object, ..event(pid, EventKind::Rename(OpenFlags(0)), temporary) });
+            events.push(Event { path2: object, ..Event::new(pid, EventKind::Rename(OpenFlags(0)), temporary) });
         } else {
-            events.push(Event { ..event(pid, EventKind::Exec, writer.to_vec()) });
-            events.push(Event { extra: ASSEMBLER, ..event(pid, EventKind::Spawned, writer.to_vec()) });
-            events.push(event(ASSEMBLER, EventKind::Start, writer.to_vec()));
+            events.push(Event::new(pid, EventKind::Exec, writer.to_vec()));
+            events.push(Event { extra: ASSEMBLER, ..Event::new(pid, EventKind::Spawned, writer.to_vec()) });
+            events.push(Event::new(ASSEMBLER, EventKind::Start, writer.to_vec()));
             events.push(open(ASSEMBLER, EMPTIED, object));
         }
         events
@@ -118,7 +119,7 @@ impl DepfileObserver {
 const ASSEMBLER: u32 = u32::MAX;
 
 fn start(tool: &[u8], pid: u32) -> Vec<Event> {
-    vec![event(pid, EventKind::Start, tool.to_vec())]
+    vec![Event::new(pid, EventKind::Start, tool.to_vec())]
 }
 
 impl Observer for DepfileObserver {
@@ -134,7 +135,7 @@ impl Observer for DepfileObserver {
             _ => Err("the command failed, and a failed compile leaves no complete depfile".to_owned()),
         };
         let trace = proved.unwrap_or_else(|reason| {
-            let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, EventKind::Drop, reason.into_bytes()) };
+            let refusal = Event { extra: UNPROVABLE, ..Event::new(finished.pid, EventKind::Drop, reason.into_bytes()) };
             Trace { events: vec![refusal], ..Trace::default() }
         });
         Ok(Observed { finished, trace })

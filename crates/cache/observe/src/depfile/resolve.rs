@@ -9,12 +9,10 @@
 //! Unaware of: how a text is read.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use larder_model::DepfilePlan;
 use larder_model::path::{absolute, parent};
+use larder_model::{DepfilePlan, contains};
 
 use super::looks::{Looks, PathKind};
 use super::query::Search;
@@ -106,7 +104,7 @@ impl Resolve<'_> {
             return Ok(());
         }
         let of_system = is_below(path, system);
-        let place = Path::new(OsStr::from_bytes(path));
+        let place = larder_sys::as_path(path);
         let large = std::fs::metadata(place).is_ok_and(|meta| meta.len() > INPUT_BYTES_MAX);
         let content = std::fs::read(place).ok().filter(|_| !large);
         let content = content.ok_or_else(|| format!("{}: cannot be read", text(path)))?;
@@ -234,9 +232,9 @@ fn same_but_dot(path: &[u8], source: &[u8]) -> bool {
 fn is_below(path: &[u8], directories: &[Vec<u8>]) -> bool {
     let below = |path: &[u8], directory: &[u8]| {
         let rest = path.strip_prefix(directory);
-        rest.is_some_and(|rest| rest.starts_with(b"/") && !rest.windows(4).any(|part| part == b"/../"))
+        rest.is_some_and(|rest| rest.starts_with(b"/") && !contains(rest, "/../"))
     };
-    let real = |path: &[u8]| std::fs::canonicalize(OsStr::from_bytes(path)).ok();
+    let real = |path: &[u8]| std::fs::canonicalize(larder_sys::as_path(path)).ok();
     directories.iter().any(|directory| {
         below(path, directory)
             || real(path)

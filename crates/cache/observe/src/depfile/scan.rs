@@ -6,8 +6,10 @@
 //!
 //! Unaware of: where headers are.
 
+use larder_model::{contains, contains_any};
+
 use super::reason::{Reason, text};
-use super::words::{Word, classify, holds};
+use super::words::{Word, classify};
 
 /// A header that a text includes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +35,7 @@ pub(super) struct Scan {
 /// Scans a text. `system` is true for a header in the compiler's own directories.
 pub(super) fn scan(text: &[u8], system: bool) -> Result<Scan, Reason> {
     for trigraph in [&b"??/"[..], b"??="] {
-        if holds(text, trigraph) {
+        if contains(text, trigraph) {
             return Err("a trigraph".to_owned());
         }
     }
@@ -41,10 +43,10 @@ pub(super) fn scan(text: &[u8], system: bool) -> Result<Scan, Reason> {
     let mut reader = Reader { text: &text, at: 0, certain, system, line_start: true, ..Reader::default() };
     reader.run()?;
     let joined = &reader.strings;
-    if !system && (holds(joined, b".inc") || holds(joined, b"incbin")) {
+    if !system && contains_any(joined, &[".inc", "incbin"]) {
         reader.found.pieces = true;
     }
-    if reader.pragma && holds(&text, b"dependency") {
+    if reader.pragma && contains(&text, "dependency") {
         return Err("_Pragma with a dependency".to_owned());
     }
     Ok(reader.found)
@@ -122,7 +124,7 @@ fn literal_end(text: &[u8], at: usize) -> usize {
 /// Returns true if a literal is ambiguous. Either it is a raw string, which only some languages
 /// have, or it is a `'` in a number, which others take for the start of a character.
 fn is_uncertain(text: &[u8], at: usize, end: usize) -> bool {
-    let commented = holds(&text[at..end], b"//") || holds(&text[at..end], b"/*");
+    let commented = contains_any(&text[at..end], &["//", "/*"]);
     let quoted = text[at + 1..end].contains(&b'"');
     match text[at] {
         b'"' => at > 0 && text[at - 1] == b'R',
@@ -235,7 +237,7 @@ impl<'a> Reader<'a> {
         let content = &self.text[start..self.at];
         if quote == b'"' && !self.system {
             let content = content[1..].strip_suffix(b"\"").unwrap_or(&content[1..]);
-            if holds(content, b"incbin") || holds(content, b".inc") {
+            if contains_any(content, &["incbin", ".inc"]) {
                 return Err("a string with .inc in it, which the assembler may read".to_owned());
             }
             let coded = |two: &[u8]| two[0] == b'\\' && (b"xuUN".contains(&two[1]) || two[1].is_ascii_digit());
@@ -287,7 +289,7 @@ impl<'a> Reader<'a> {
     /// Returns true if the line tests with `defined (…)` whether this macro exists.
     fn asked_for(&self) -> bool {
         let line = self.text[..self.at].rsplit(|&b| b == b'\n').next().unwrap_or_default();
-        self.text.get(self.at) == Some(&b')') && holds(line, b"defined")
+        self.text.get(self.at) == Some(&b')') && contains(line, "defined")
     }
 
     fn take_word(&mut self) -> &'a [u8] {

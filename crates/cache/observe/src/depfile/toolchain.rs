@@ -3,13 +3,10 @@
 //!
 //! Unaware of: sources and headers.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-
 use larder_model::DepfilePlan;
 use larder_model::path::{absolute, file_name, join, parent};
 use larder_spawn::Command;
+use larder_sys::Opening;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
@@ -73,7 +70,7 @@ fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reas
 
 /// Returns true if a 64-bit ELF program needs no loader.
 fn is_static(path: &[u8]) -> bool {
-    let Ok(file) = File::open(OsStr::from_bytes(path)) else { return false };
+    let Ok(file) = larder_sys::open(path, Opening::Read) else { return false };
     let cache = ReadCache::new(file);
     let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else { return false };
     let Ok(endian) = header.endian() else { return false };

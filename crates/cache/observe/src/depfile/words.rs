@@ -3,8 +3,8 @@
 //!
 //! Unaware of: where in a text a word stands.
 
-/// Macros that expand to the time of the compile, or of the file.
-const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
+use larder_model::{DepfilePlan, contains};
+
 const HAS_INCLUDE: &[u8] = b"__has_include";
 const INCLUDE: &[u8] = b"include";
 /// Shorter pieces of these names are too common to refuse.
@@ -36,26 +36,21 @@ pub(super) fn classify(word: &[u8], system: bool) -> Word {
         b"__has_include" | b"__has_include_next" if system => Word::HasInclude,
         b"asm" | b"__asm" | b"__asm__" => Word::Assembler,
         b"pch_preprocess" | b"include_alias" => Word::Refused,
-        _ if CLOCKS.contains(&word) => Word::Refused,
+        _ if DepfilePlan::CLOCKS.contains(&word) => Word::Refused,
         _ if word.starts_with(HAS_INCLUDE) || word.starts_with(b"__has_embed") => Word::Refused,
         _ if system && SYSTEM_PIECES.contains(&word) => Word::Plain,
         _ if is_piece(word) => Word::Refused,
-        _ if holds(word, b"incbin") && !system => Word::Refused,
+        _ if contains(word, "incbin") && !system => Word::Refused,
         _ => Word::Plain,
     }
 }
 
 /// Returns true if token pasting could make a refused word from this word and others.
 fn is_piece(word: &[u8]) -> bool {
-    let of_a_clock = |clock: &&[u8]| word.len() < clock.len() && holds(clock, word);
+    let of_a_clock = |clock: &&[u8]| word.len() < clock.len() && contains(clock, word);
     let of_has_include = word.len() >= HAS_PIECE_BYTES_MIN && HAS_INCLUDE.starts_with(word)
         || word.len() > INCLUDE.len() && HAS_INCLUDE.ends_with(word);
-    word.len() >= PIECE_BYTES_MIN && CLOCKS.iter().any(of_a_clock) || of_has_include
-}
-
-/// Returns true if `text` contains `part`.
-pub(super) fn holds(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+    word.len() >= PIECE_BYTES_MIN && DepfilePlan::CLOCKS.iter().any(of_a_clock) || of_has_include
 }
 
 #[cfg(test)]

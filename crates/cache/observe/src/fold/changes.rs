@@ -4,10 +4,11 @@
 
 use larder_model::path::file_name;
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
+use larder_sys::FileType;
 
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy};
-use crate::event::{EventKind, OpenFlags};
+use crate::event::{EventKind, OpenFlags, file_type};
 use crate::paths::has_parents;
 
 impl<'t> Fold<'t> {
@@ -186,7 +187,7 @@ impl<'t> Fold<'t> {
         looked.refreshed = true;
         // Whatever reads it later reads the same entries.
         if let Some(id) = written {
-            self.files.made.remove(&file_id(id));
+            self.files.made.remove(&id.file_id());
         }
         self.paths.take_made(e.path).is_some()
     }
@@ -233,7 +234,7 @@ impl<'t> Fold<'t> {
     /// directory. That is as if the file had been removed at once, unless anything else is done with
     /// it: see [`Fold::uses_moved_aside`].
     fn may_be_moved_aside(&self, e: &Event<'t>) -> bool {
-        let is_file = self.paths.mode_before(e.path).is_some_and(|mode| mode >> 12 == 0o10);
+        let is_file = self.paths.mode_before(e.path).is_some_and(|mode| file_type(mode) == FileType::File);
         is_file && self.paths.is_below_made(e.path2) && self.paths.made(e.path2).is_none()
     }
 

@@ -5,9 +5,11 @@
 use larder_model::path::file_name;
 use larder_model::quick::Set;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
+use larder_sys::FileType;
 
 use super::path_state::Made;
 use super::{Fold, Folded, Policy};
+use crate::event::file_type;
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
@@ -106,7 +108,7 @@ impl<'t> Fold<'t> {
     /// It may have copied the mode.
     fn compare_copied_modes(&mut self) {
         for (life, path) in std::mem::take(&mut self.seen_by) {
-            let directory = self.paths.mode_before(path).is_some_and(|mode| mode >> 12 == 0o04);
+            let directory = self.paths.mode_before(path).is_some_and(|mode| file_type(mode) == FileType::Directory);
             let modes = self.processes.modes_of(life);
             let sets = if directory { modes.sets_directories } else { modes.sets_files };
             if sets && let Some(looked) = self.paths.looked_mut(path) {

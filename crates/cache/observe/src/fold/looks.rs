@@ -2,11 +2,10 @@
 //!
 //! Unaware of: changes of files.
 
-use memchr::memmem;
+use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded, contains};
+use larder_sys::FileType;
 
-use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
-
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy, without_slash};
 use crate::event::{self, EventKind, OpenFlags};
 use crate::paths::has_parents;
@@ -19,11 +18,10 @@ fn is_new(e: &Event) -> bool {
 /// Returns true for a `stat` of the directory below `/proc` of the process itself or of the
 /// command's first process. It exists in every run. For example, `test -e /proc/$$`.
 fn is_own_directory(e: &Event, policy: &Policy) -> bool {
-    const DIRECTORY: u32 = 0o04;
     let number = e.path.strip_prefix(b"/proc/").and_then(|name| std::str::from_utf8(name).ok());
     let is_own = |pid: u32| pid == e.pid || policy.first_pid == Some(pid);
     matches!(e.kind, EventKind::Stat | EventKind::Access)
-        && e.mode >> 12 == DIRECTORY
+        && e.file_type() == FileType::Directory
         && number.is_some_and(|number| number == "self" || number.parse().is_ok_and(is_own))
 }
 
@@ -61,9 +59,9 @@ impl<'t> Fold<'t> {
     /// the numbers of its descriptors (`--jobserver-auth=3,4`), or as `fifo:PATH`. It limits how
     /// many threads work at a time.
     pub(super) fn is_job_server(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
-        const FIFO: u32 = 0o01;
+        const FIFO: FileType = FileType::Other(0o01);
         let descriptor = [&b"/dev/fd/"[..], b"/proc/self/fd/"].iter().find_map(|at| e.path.strip_prefix(*at));
-        if descriptor.is_none() && e.mode >> 12 != FIFO || !self.habit(e.pid, policy).runs_code_of_builds {
+        if descriptor.is_none() && e.file_type() != FIFO || !self.habit(e.pid, policy).runs_code_of_builds {
             return false;
         }
         let told =
@@ -88,7 +86,7 @@ impl<'t> Fold<'t> {
     /// Returns true for a path in git's store of objects, if the program is git and its result
     /// follows from the names of objects. What an object holds follows from its name.
     pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
-        let is_object = || memmem::find(e.path, b"/.git/objects/").is_some() || e.path.ends_with(b"/.git/objects");
+        let is_object = || contains(e.path, "/.git/objects/") || e.path.ends_with(b"/.git/objects");
         self.habit(e.pid, policy).git == Some(Git::ByName) && is_object()
     }
 
@@ -134,13 +132,13 @@ impl<'t> Fold<'t> {
         if self.is_made(e) {
             self.sees_mode_of_made(e);
             self.run.dates_count |= self.is_dated(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
-            self.files.read_again.extend(e.identity.map(file_id));
+            self.files.read_again.extend(e.identity.map(|id| id.file_id()));
             return;
         }
         if self.device(e.path) {
             return;
         }
-        if !matches!(e.mode >> 12, 0 | 0o10) {
+        if !matches!(e.file_type(), FileType::Other(0) | FileType::File) {
             return self.refuse(Unrecorded::Device, e.path);
         }
         let identity = e.identity;
@@ -213,7 +211,7 @@ impl<'t> Fold<'t> {
         }
         self.paths.note_mode(e.path, e.mode);
         let kind = e.kind;
-        let file = e.mode >> 12 == 0o10;
+        let file = e.file_type() == FileType::File;
         let habit = self.habit(e.pid, policy);
         let times = match kind {
             EventKind::Stat | EventKind::Lstat if file || habit.times == Times::Status => habit.times,
@@ -252,7 +250,9 @@ impl<'t> Fold<'t> {
         }
         match kind {
             // `lstat` shows the inode number of a directory, as `stat` does.
-            EventKind::Lstat if matches!(e.mode >> 12, 0 | 0o04) => (looked.link, looked.kind) = (true, true),
+            EventKind::Lstat if matches!(e.file_type(), FileType::Other(0) | FileType::Directory) => {
+                (looked.link, looked.kind) = (true, true)
+            }
             EventKind::Lstat | EventKind::ReadLink => looked.link = true,
             EventKind::RealPath => (looked.link, looked.kind) = (true, true),
             EventKind::List => (looked.listed, looked.kind) = (true, true),

@@ -37,10 +37,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use larder_model::path::file_name;
+use larder_model::path::{file_name, without_slashes};
 use larder_model::{Seen, Unrecorded};
 
-use self::path_state::{Files, Paths, file_id};
+use self::path_state::{Files, Paths};
 pub use self::policy::{HabitOf, Origin, Policy};
 use self::process_state::{Life, Processes};
 use self::run_state::RunState;
@@ -184,7 +184,7 @@ impl<'t> Fold<'t> {
             EventKind::Late => self.late(e, policy),
             EventKind::Closed => {
                 if let Some(id) = e.identity {
-                    self.files.closed.insert(file_id(id), id);
+                    self.files.closed.insert(id.file_id(), id);
                 }
             }
             _ => self.change(e, policy),
@@ -201,6 +201,5 @@ fn only_tries(e: &Event) -> bool {
 /// Returns the path of a directory without a slash, or a slash and a dot, at its end.
 fn without_slash(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/.").unwrap_or(path);
-    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-    &path[..end.max(path.len().min(1))]
+    &path[..without_slashes(path).len().max(path.len().min(1))]
 }

@@ -4,8 +4,9 @@
 
 use larder_model::path::{file_name, parent};
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
+use larder_sys::FileType;
 
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy};
 use crate::event::{self, EventKind, OpenFlags};
 
@@ -21,7 +22,7 @@ impl<'t> Fold<'t> {
         if let EventKind::Open(flags) = e.kind {
             if flags.has(OpenFlags::CREATE | OpenFlags::NEW | OpenFlags::WRITE) {
                 self.run.private_files.insert(e.path);
-            } else if e.error == 0 && e.mode >> 12 == 0o10 && !self.run.private_files.contains(e.path) {
+            } else if e.error == 0 && e.file_type() == FileType::File && !self.run.private_files.contains(e.path) {
                 self.refuse(Unrecorded::UpdatesFile, e.path);
             }
         }
@@ -42,7 +43,7 @@ impl<'t> Fold<'t> {
         if e.error != 0 {
             return self.open_failed(e, flags, writes, policy);
         }
-        if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
+        if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.file_type() == FileType::Directory {
             // From now on, the program may find paths below it by its resolved path.
             return self.look(&Event { kind: EventKind::RealPath, ..e.clone() }, policy);
         }
@@ -82,12 +83,11 @@ impl<'t> Fold<'t> {
     }
 
     fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
-        match e.mode >> 12 {
-            0o10 | 0 => {}
-            _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
+        if !matches!(e.file_type(), FileType::File | FileType::Other(0)) {
+            return self.refuse(Unrecorded::OutputSpecial, e.path);
         }
         if flags.has(OpenFlags::READ) {
-            self.files.read_again.extend(e.identity.map(file_id));
+            self.files.read_again.extend(e.identity.map(|id| id.file_id()));
         }
         if self.is_made(e) && !matches!(self.paths.made(e.path), None | Some(Made::Removed)) {
             // For example, a script adds a line to a depfile that the compiler wrote.
@@ -153,9 +153,9 @@ impl<'t> Fold<'t> {
         self.paths.make(e.path, Made::File { placement, mode, writer, temporary });
         self.paths.state(e.path).written = e.identity;
         if let Some(id) = e.identity {
-            self.files.made.insert(file_id(id));
+            self.files.made.insert(id.file_id());
             if (policy.is_log)(e.path) {
-                self.files.logs.insert(file_id(id), e.path);
+                self.files.logs.insert(id.file_id(), e.path);
             }
         }
     }

@@ -5,7 +5,9 @@
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Identity, Looked, Placement, Times};
+use larder_sys::FileType;
 
+use crate::event::file_type;
 use crate::process_tree::Running;
 
 /// What the command made at a path.
@@ -245,7 +247,7 @@ impl<'t> Paths<'t> {
         if anew || self.existed(path) == Some(false) {
             return true;
         }
-        let known = self.mode_before(path).is_some_and(|mode| mode >> 12 == 0o10 && mode & 0o7777 != 0);
+        let known = self.mode_before(path).is_some_and(|mode| file_type(mode) == FileType::File && mode & 0o7777 != 0);
         if known {
             let looked = self.touch(path);
             looked.kind = true;
@@ -292,11 +294,6 @@ impl<'t> Paths<'t> {
 /// The device and inode of a file.
 pub(super) type FileId = (u64, u64);
 
-/// Returns the device and inode of a file.
-pub(super) fn file_id(identity: Identity) -> FileId {
-    (identity.device, identity.inode)
-}
-
 /// What is known of files by their device and inode, whatever their paths are.
 #[derive(Default)]
 pub(super) struct Files<'t> {
@@ -313,6 +310,6 @@ pub(super) struct Files<'t> {
 impl Files<'_> {
     /// Returns true if the command made the file.
     pub(super) fn is_made(&self, identity: Option<Identity>) -> bool {
-        identity.is_some_and(|id| self.made.contains(&file_id(id)))
+        identity.is_some_and(|id| self.made.contains(&id.file_id()))
     }
 }

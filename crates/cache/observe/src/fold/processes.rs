@@ -6,7 +6,6 @@
 use larder_model::path::file_name;
 use larder_model::{Habit, Times, Unrecorded};
 
-use super::path_state::file_id;
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
     EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
@@ -86,7 +85,7 @@ impl<'t> Fold<'t> {
         let running = self.processes.runs(pid);
         let running = self.author(running).unwrap_or(running);
         let habit = match running.program == policy.wrapper {
-            true => Habit::OF_WRAPPER,
+            true => Habit { reports: true, ..Habit::default() },
             false => {
                 let made_to_ask = self.processes.is_made_to_ask(pid, policy);
                 let origin = if made_to_ask { Origin::MadeToAsk } else { Origin::Other };
@@ -133,17 +132,7 @@ impl<'t> Fold<'t> {
         if what_for == RANDOM_FOR_MEMORY && !std::mem::replace(&mut self.processes.state(pid).is_guarded, true) {
             return;
         }
-        let event = Event {
-            pid,
-            error: 0,
-            kind: EventKind::Random,
-            path: b"getrandom",
-            path2: b"",
-            identity: None,
-            mode: 0,
-            extra: 0,
-        };
-        self.clock_or_random(&event, policy);
+        self.clock_or_random(&Event::new(pid, EventKind::Random, b"getrandom"), policy);
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
@@ -175,7 +164,7 @@ impl<'t> Fold<'t> {
         match e.identity {
             _ if !clock && policy.chance_is_compared => self.run.depends_on_chance(program),
             Some(output) if clock && habit.tells_time => {
-                self.run.times_told.push((program, file_id(output)));
+                self.run.times_told.push((program, output.file_id()));
             }
             _ => self.refuse(why, program),
         }

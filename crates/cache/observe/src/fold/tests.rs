@@ -11,14 +11,10 @@ fn event(kind: EventKind, path: &str) -> event::Event {
     let id = path.bytes().fold(1u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
     event::Event {
-        pid: PID,
-        error: 0,
-        kind,
-        path: path.into(),
-        path2: Vec::new(),
         identity: Some(identity),
         mode: 0o100_644,
         extra: 0o666,
+        ..event::Event::new(PID, kind, path.into())
     }
 }
 

@@ -142,8 +142,7 @@ fn may_remove(path: &[u8], stat: &Stat, kind: EventKind) -> io::Result<()> {
 }
 
 fn has_names(path: &[u8]) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    std::fs::read_dir(std::ffi::OsStr::from_bytes(path)).is_ok_and(|mut names| names.next().is_some())
+    std::fs::read_dir(larder_sys::as_path(path)).is_ok_and(|mut names| names.next().is_some())
 }
 
 fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {

@@ -26,85 +26,53 @@ pub enum Closing {
     Unasked,
 }
 
-/// The system call table of this machine (`AUDIT_ARCH_*`).
-#[cfg(target_arch = "x86_64")]
-pub(super) const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-pub(super) const ARCHITECTURE: u32 = 0xc000_00b7;
-
 /// On x86-64, numbers from here on belong to another system call table (x32).
 pub(super) const NUMBERS_END: u32 = 0x4000_0000;
 /// Descriptors from this number on are not observed when they are closed.
 const DESCRIPTORS_END: u32 = 1024;
 const STANDARD_DESCRIPTORS: u32 = 3;
 
-const LOAD_WORD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_IF_AT_LEAST: u16 = 0x35;
-const JUMP_IF_ANY_BIT: u16 = 0x45;
-const RETURN: u16 = 0x06;
-
-const ALLOW: FilterStep = step(RETURN, libc::SECCOMP_RET_ALLOW);
-const ASK: FilterStep = step(RETURN, libc::SECCOMP_RET_USER_NOTIF);
-
-const fn step(code: u16, value: u32) -> FilterStep {
-    FilterStep { code, if_true: 0, if_false: 0, value }
-}
-
-/// Goes on with the next step if the condition holds, and otherwise skips `count` steps.
-const fn unless(code: u16, value: u32, count: u8) -> FilterStep {
-    FilterStep { code, if_true: 0, if_false: count, value }
-}
-
-/// Loads a word of `struct seccomp_data` at this offset: 0 is the number, 4 the architecture.
-const fn load(offset: u32) -> FilterStep {
-    step(LOAD_WORD, offset)
-}
-
-/// Loads the low half of an argument. All observed arguments are 32 bits wide.
-const fn load_argument(index: u8) -> FilterStep {
-    load(16 + 8 * index as u32)
-}
+const ASK: FilterStep = FilterStep::answer(libc::SECCOMP_RET_USER_NOTIF);
 
 /// Returns the whole BPF program. It asks us about each row of the table whose condition holds.
 pub(super) fn program(closing: Closing) -> Vec<FilterStep> {
-    let mut steps = vec![load(4), FilterStep { if_true: 1, ..step(JUMP_IF_EQUAL, ARCHITECTURE) }, ASK, load(0)];
-    steps.extend([unless(JUMP_IF_AT_LEAST, NUMBERS_END, 1), ASK]);
+    let mut steps = FilterStep::first(ASK).to_vec();
+    steps.extend([FilterStep::unless(FilterStep::AT_LEAST, NUMBERS_END, 1), ASK]);
     let is_asked = |row: &&Row| closing == Closing::Asked || !matches!(row.call, Call::Close(_));
     for row in rows().filter(is_asked) {
         steps.extend(of_row(row));
     }
-    steps.push(ALLOW);
+    steps.push(FilterStep::ALLOW);
     steps
 }
 
 fn of_row(row: &Row) -> Vec<FilterStep> {
     let condition = condition(row.when);
-    let mut steps = vec![unless(JUMP_IF_EQUAL, row.number as u32, condition.len() as u8)];
+    let mut steps = vec![FilterStep::unless(FilterStep::EQUAL, row.number as u32, condition.len() as u8)];
     steps.extend(condition);
     steps
 }
 
 /// Returns the steps after the number has matched. Each path through them ends in an answer.
 fn condition(when: When) -> Vec<FilterStep> {
+    const ALLOW: FilterStep = FilterStep::ALLOW;
+    let equals = |value, count| FilterStep::unless(FilterStep::EQUAL, value, count);
+    let is_at_least = |value, count| FilterStep::unless(FilterStep::AT_LEAST, value, count);
+    let load = FilterStep::load_argument;
     match when {
         When::Always => vec![ASK],
-        When::IsNot(index, value) => vec![load_argument(index), unless(JUMP_IF_EQUAL, value, 1), ALLOW, ASK],
-        When::HasBits(index, bits) => vec![load_argument(index), unless(JUMP_IF_ANY_BIT, bits, 1), ASK, ALLOW],
-        When::IsOneOf(index, values) => {
-            let mut steps = vec![load_argument(index)];
-            steps.extend(values.iter().flat_map(|value| [unless(JUMP_IF_EQUAL, *value, 1), ASK]));
-            steps.push(ALLOW);
-            steps
+        When::IsNot(index, value) => vec![load(index), equals(value, 1), ALLOW, ASK],
+        When::HasBits(index, bits) => {
+            vec![load(index), FilterStep::unless(FilterStep::ANY_BIT, bits, 1), ASK, ALLOW]
         }
-        When::Ordinary(index) => vec![
-            load_argument(index),
-            unless(JUMP_IF_AT_LEAST, DESCRIPTORS_END, 1),
-            ALLOW,
-            unless(JUMP_IF_AT_LEAST, STANDARD_DESCRIPTORS, 1),
-            ASK,
-            ALLOW,
-        ],
+        When::IsOneOf(index, values) => {
+            let asked = values.iter().flat_map(|value| [equals(*value, 1), ASK]);
+            std::iter::once(load(index)).chain(asked).chain([ALLOW]).collect()
+        }
+        When::Ordinary(index) => {
+            let (end, standard) = (is_at_least(DESCRIPTORS_END, 1), is_at_least(STANDARD_DESCRIPTORS, 1));
+            vec![load(index), end, ALLOW, standard, ASK, ALLOW]
+        }
     }
 }
 
@@ -123,6 +91,7 @@ pub(super) fn applies(when: When, arguments: &[u64; 6]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_sys::ARCHITECTURE;
 
     /// Returns the answer of the program, which is interpreted here as the kernel would run it.
     fn answer(architecture: u32, number: i64, first: u32) -> u32 {
@@ -137,14 +106,14 @@ mod tests {
         loop {
             let FilterStep { code, if_true, if_false, value: operand } = program[at];
             let holds = match code {
-                RETURN => return operand,
-                LOAD_WORD => {
+                FilterStep::ANSWER => return operand,
+                FilterStep::LOAD => {
                     value = word(operand);
                     true
                 }
-                JUMP_IF_EQUAL => value == operand,
-                JUMP_IF_AT_LEAST => value >= operand,
-                JUMP_IF_ANY_BIT => value & operand != 0,
+                FilterStep::EQUAL => value == operand,
+                FilterStep::AT_LEAST => value >= operand,
+                FilterStep::ANY_BIT => value & operand != 0,
                 other => panic!("step {other}"),
             };
             at += 1 + usize::from(if holds { if_true } else { if_false });

@@ -176,7 +176,7 @@ impl Supervisor {
             self.note_deaths();
         }
         let room = self.processes.values().flatten().count() < PROCESSES_MAX;
-        let handle = if room { larder_sys::process_handle(process).ok() } else { None };
+        let handle = if room { larder_sys::open_process(process).ok() } else { None };
         self.processes.insert(process, handle);
     }
 

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use larder_model::contains;
+use larder_model::path::{parent, without_slashes};
 use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
@@ -82,7 +84,7 @@ impl Watch {
     }
 
     fn note(&mut self, stat: &Stat, flags: i32, path: &[u8]) {
-        let key = (stat.device, stat.inode);
+        let key = stat.file_id();
         if stat.kind == FileType::Directory {
             self.directories.insert(key, path.to_vec());
         } else if flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0 {
@@ -109,7 +111,7 @@ impl Watch {
     /// Completes the event of a call that created a file, now that its identity is known. The file
     /// was empty when it was created.
     pub(super) fn made(&mut self, event: usize, stat: &Stat) {
-        self.written.insert((stat.device, stat.inode));
+        self.written.insert(stat.file_id());
         if let Some(event) = self.events.get_mut(event) {
             event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(stat) });
             event.mode = mode_of(stat);
@@ -119,8 +121,7 @@ impl Watch {
 
 /// Returns true if libc reads this path to convert a time to local time.
 fn names_time_zone(path: &[u8]) -> bool {
-    let zones = b"/zoneinfo/";
-    path == b"/etc/localtime" || path.windows(zones.len()).any(|w| w == zones)
+    path == b"/etc/localtime" || contains(path, "/zoneinfo/")
 }
 
 /// The flag includes `O_DIRECTORY`, so all of its bits must be compared.
@@ -170,9 +171,7 @@ fn error_number(error: &io::Error) -> i32 {
 /// Succeeds if a name can be created at `path` or removed from it: its directory exists and may be
 /// written.
 pub(super) fn may_make_in(path: &[u8]) -> io::Result<()> {
-    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-    let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
-    larder_sys::may_access(&path[..slash.max(1)], WRITE | EXECUTE, true)
+    larder_sys::may_access(parent(without_slashes(path)).unwrap_or(path), WRITE | EXECUTE, true)
 }
 
 /// Returns the errno of a change that requires that `path` does not exist yet, or 0.

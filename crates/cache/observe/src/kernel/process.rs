@@ -173,9 +173,7 @@ impl Caller {
 
     /// Returns the parent of the process, or the process that has adopted it.
     pub(super) fn parent(self) -> Option<u32> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process)).ok()?;
-        // The program's name in parentheses may contain any byte.
-        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+        larder_sys::process_state(self.process).map(|(_, parent)| parent)
     }
 
     /// Returns the path by which we find the file that the process finds by `path`. It differs for

@@ -21,10 +21,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-use larder_sys::{Did, Followed, Notification};
+use larder_sys::{ARCHITECTURE, Did, Followed, Notification};
 
 use super::calls::{Call, When, rows};
-use super::filter::{ARCHITECTURE, NUMBERS_END, applies};
+use super::filter::{NUMBERS_END, applies};
 use super::process::Caller;
 use super::vdso::Patches;
 use super::watch::{Watch, bare};

@@ -42,7 +42,7 @@ impl Watch {
             Expected::Runs { .. } if thread.is_none() => true,
             // A new program begins in the process's first thread, whichever thread executed it.
             Expected::Runs { image } if thread == Some(pending.caller.process) => {
-                pending.caller.image().is_ok_and(|stat| (stat.device, stat.inode) == image)
+                pending.caller.image().is_ok_and(|stat| stat.file_id() == image)
             }
             Expected::Runs { .. } => !larder_sys::is_thread_of(pending.caller.thread, pending.caller.process),
         }

@@ -2,13 +2,10 @@
 //! for it.
 //!
 //! Unaware of: how notifications arrive and are answered.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 
-use larder_sys::{FileType, Notification, Stat};
+use larder_sys::{FileType, Notification, Opening, Stat};
 
 use super::calls::At;
 use super::pending::{Expected, Pending};
@@ -98,7 +95,7 @@ impl Watch {
 
     fn begins(&mut self, caller: Caller, image: &[u8], stat: Stat, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
         self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
-        if (stat.device, stat.inode) == self.wrapper {
+        if stat.file_id() == self.wrapper {
             if !self.wrapper_reports {
                 self.drop_event(caller, DROP_UNSUPPORTED, image);
             }
@@ -129,14 +126,14 @@ impl Watch {
             self.wrappers.remove(&caller.process);
         }
         let parents = Caller { thread: parent, process: parent }.image();
-        let same = |stat: Stat| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (stat.device, stat.inode));
+        let same = |stat: Stat| parents.as_ref().is_ok_and(|p| p.file_id() == stat.file_id());
         if caller.image().is_ok_and(same) {
             self.events.push(Event { extra: parent, mode: parent, ..bare(caller, EventKind::Forked) });
         }
     }
 
     fn expect_image(&mut self, caller: Caller, path: &[u8], stat: &Stat) {
-        let expected = Expected::Runs { image: (stat.device, stat.inode) };
+        let expected = Expected::Runs { image: stat.file_id() };
         self.pending.push(Pending { caller, path: path.to_vec(), expected });
     }
 }
@@ -161,7 +158,7 @@ fn add_arguments(caller: Caller, address: u64, to: &mut Vec<u8>) {
 }
 
 fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
-    larder_sys::real_path_of(&File::open(OsStr::from_bytes(path))?)
+    larder_sys::real_path_of(&larder_sys::open(path, Opening::Read)?)
 }
 
 /// Works out what executing `path` will do. The paths of the interpreters of scripts on the way are
@@ -176,7 +173,7 @@ fn foresee(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Resu
         if stat.kind != FileType::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
             return Ok(Verdict::Fails(libc::EACCES));
         }
-        let Ok(mut file) = File::open(OsStr::from_bytes(&path)) else { return Ok(Verdict::Drops(DROP_UNREADABLE)) };
+        let Ok(mut file) = larder_sys::open(&path, Opening::Read) else { return Ok(Verdict::Drops(DROP_UNREADABLE)) };
         let mut head = Vec::with_capacity(HEAD_BYTES);
         if (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).is_err() {
             return Ok(Verdict::Drops(DROP_UNREADABLE));

@@ -4,15 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use larder_model::Identity;
-use larder_sys::{Notification, Stat};
+use larder_sys::{ARCHITECTURE, Notification, Stat};
 
 use super::calls::{At, CLONE_NEW, Call, rows};
-use super::filter::ARCHITECTURE;
 use super::pending::Pending;
 use super::process::{Caller, Trouble, process_of};
 use super::vdso::Patches;
-use crate::event::{RANDOM_BY_VDSO, identity_of, mode_of};
+use crate::event::{RANDOM_BY_VDSO, identity_of};
 use crate::{Event, EventKind};
 
 /// The `extra` of an `EventKind::Drop` event: the reason (`LARDER_DROP_*` in `preload/log.h`).
@@ -62,7 +60,7 @@ pub(super) struct Mark {
 
 impl Watch {
     pub(super) fn new(wrapper_reports: bool) -> Watch {
-        let wrapper = larder_sys::stat(b"/proc/self/exe").map_or((0, 0), |stat| (stat.device, stat.inode));
+        let wrapper = larder_sys::stat(b"/proc/self/exe").map_or((0, 0), |stat| stat.file_id());
         Watch {
             wrapper,
             wrapper_reports,
@@ -264,7 +262,7 @@ impl Watch {
         if again {
             return Ok(());
         }
-        let path = match self.directories.get(&(stat.device, stat.inode)) {
+        let path = match self.directories.get(&stat.file_id()) {
             Some(path) => path.clone(),
             None => caller.descriptor(fd)?,
         };
@@ -278,7 +276,7 @@ impl Watch {
             return;
         }
         let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return };
-        if self.written.contains(&(stat.device, stat.inode)) && caller.writes(fd) {
+        if self.written.contains(&stat.file_id()) && caller.writes(fd) {
             self.events.push(looked(caller, EventKind::Closed, &Ok(stat)));
         }
     }
@@ -335,21 +333,13 @@ pub(super) fn error_of<T>(found: &std::io::Result<T>) -> i32 {
 
 /// Returns an event with only a process and a kind.
 pub(super) fn bare(caller: Caller, kind: EventKind) -> Event {
-    Event {
-        pid: caller.process,
-        error: 0,
-        kind,
-        path: Vec::new(),
-        path2: Vec::new(),
-        identity: None,
-        mode: 0,
-        extra: 0,
-    }
+    Event::new(caller.process, kind, Vec::new())
 }
 
 /// Returns an event with the result of a stat, or its error.
 pub(super) fn looked(caller: Caller, kind: EventKind, found: &std::io::Result<Stat>) -> Event {
-    let identity: Option<Identity> = found.as_ref().ok().map(identity_of);
-    let mode = found.as_ref().map_or(0, mode_of);
-    Event { error: error_of(found), identity, mode, ..bare(caller, kind) }
+    match found {
+        Ok(stat) => bare(caller, kind).with(stat),
+        Err(_) => Event { error: error_of(found), ..bare(caller, kind) },
+    }
 }

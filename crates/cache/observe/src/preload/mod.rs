@@ -49,7 +49,7 @@ impl PreloadObserver {
         library.write_all(LIBRARY)?;
         let log = larder_sys::memory_file("larder-log", false)?;
         log.set_len(LOG_BYTES)?;
-        let wrapper = larder_sys::own_program().map_or((0, 0), |(_, stat)| (stat.device, stat.inode));
+        let wrapper = larder_sys::own_program().map_or((0, 0), |(_, stat)| stat.file_id());
         let began_s = larder_sys::now_coarse_ns().max(0) as u64 / 1_000_000_000;
         log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };
@@ -58,7 +58,7 @@ impl PreloadObserver {
         // the path leads to a file of another process.
         let reached = larder_sys::fstat(&File::open(path_of(&observer.library))?)?;
         let made = larder_sys::fstat(&observer.library)?;
-        if (reached.device, reached.inode) != (made.device, made.inode) {
+        if reached.file_id() != made.file_id() {
             return Err(io::Error::other("/proc belongs to another PID namespace"));
         }
         Ok(observer)

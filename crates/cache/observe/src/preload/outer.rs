@@ -7,10 +7,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use larder_sys::Words;
+use larder_sys::{Words, as_path};
 
 use super::log;
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
@@ -102,11 +101,6 @@ impl OuterLog {
     }
 }
 
-fn as_path(path: &[u8]) -> &Path {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,19 +121,7 @@ mod tests {
             let mut block = environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
             outer.observed(&mut block);
             assert!(block.contains(&[b"LD_PRELOAD=", own].concat()));
-            outer.report(&Trace {
-                events: vec![Event {
-                    pid: 1,
-                    error: 0,
-                    kind: EventKind::Umask,
-                    path: vec![],
-                    path2: vec![],
-                    identity: None,
-                    mode: 0,
-                    extra: 0,
-                }],
-                ..Trace::default()
-            });
+            outer.report(&Trace { events: vec![Event::new(1, EventKind::Umask, vec![])], ..Trace::default() });
         }
         let trace = log::read(&log).expect("is a log");
         assert_eq!((trace.iter().count(), trace.incomplete), (2, false));

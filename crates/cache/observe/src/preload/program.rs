@@ -5,13 +5,11 @@
 //! The library inspects the programs that the tool executes in the same way (`preload/elf.c`).
 //!
 //! Unaware of: whether the loader accepts the library.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
+use larder_model::contains_any;
+use larder_sys::Opening;
 use object::ReadCache;
 
 use crate::elf::Segments;
@@ -49,7 +47,7 @@ pub fn inspect_program(path: &[u8]) -> (Program, bool) {
 /// Returns the names by which a dynamically linked program refers to functions and libraries. They
 /// are separated by NUL bytes.
 pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
-    let file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let file = larder_sys::open(path, Opening::Read).ok()?;
     let cache = ReadCache::new(&file);
     let segments = Segments::parse(&cache)?;
     segments.loader()?;
@@ -57,7 +55,7 @@ pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
-    let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let mut file = larder_sys::open(path, Opening::Read).ok()?;
     let stat = larder_sys::fstat(&file).ok()?;
     let mut head = [0; 256];
     let count = file.read(&mut head).ok()?;
@@ -82,12 +80,14 @@ fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
     let segments = Segments::parse(&cache)?;
     let loader = segments.loader()?;
     let names = segments.dynamic_names()?;
-    let is_sanitized = SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some());
+    let is_sanitized = contains_any(names, &SANITIZERS);
     (!is_sanitized).then(|| loader.to_vec())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]

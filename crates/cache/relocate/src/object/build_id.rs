@@ -22,7 +22,7 @@ const SECTION: &[u8] = b".note.gnu.build-id";
 
 /// Returns the id that ld gives to this file, and its offset in the file. Returns `Some(None)` if
 /// the file has no such note, and `None` if the note is of another kind.
-pub(super) fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_SIZE])>> {
+fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_SIZE])>> {
     let Some(note) = elf.the_section(SECTION)? else { return Some(None) };
     let section = elf.sections.get(note)?;
     if section.data.len() != NOTE_HEADER.len() + ID_SIZE || !section.data.starts_with(&NOTE_HEADER) {
@@ -48,6 +48,24 @@ pub(super) fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_S
     }
     let at = usize::try_from(section.header.sh_offset(ENDIAN)).ok()?.checked_add(NOTE_HEADER.len())?;
     Some(Some((at, sum.digest().bytes())))
+}
+
+/// Returns true if the file has the build id that ld computes for it, and false if it has none. Any
+/// other build id is refused.
+pub(super) fn is_right(elf: &Elf<'_>, bytes: &[u8]) -> Option<bool> {
+    match of(elf, bytes)? {
+        Some((at, id)) => bytes.get(at..)?.starts_with(&id).then_some(true),
+        None => Some(false),
+    }
+}
+
+/// Replaces the build id, if there is one, by that of the file as it is now.
+pub(super) fn renew(bytes: &mut [u8]) -> Option<()> {
+    let id = of(&Elf::parse(bytes)?, bytes)?;
+    if let Some((at, id)) = id {
+        bytes.get_mut(at..at.checked_add(id.len())?)?.copy_from_slice(&id);
+    }
+    Some(())
 }
 
 /// Returns true for the symbol table and the tables of names. The tables for the dynamic loader are

@@ -4,7 +4,6 @@
 //! Unaware of: the line program after the tables, except where it begins.
 
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, Format, LittleEndian};
-use memchr::memmem;
 
 use crate::roots::Map;
 use crate::text::replace;
@@ -53,7 +52,7 @@ impl Line {
         let names =
             header.include_directories().iter().cloned().chain(files).map(string).collect::<Option<Vec<_>>>()?;
         let program = section.get(start..)?;
-        if map.pairs().iter().any(|pair| memmem::find(program, pair.from).is_some()) {
+        if map.stands_in(program) {
             return None;
         }
         let mut line = Line { has_names: true, start, ..Line::default() };

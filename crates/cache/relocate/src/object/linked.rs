@@ -36,16 +36,11 @@ pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec
     if comment.is_empty() || is_other || elf.sections.iter().any(|section| STRANGE.contains(&section.name)) {
         return None;
     }
-    if let Some((at, id)) = build_id::of(elf, bytes)?
-        && !bytes.get(at..)?.starts_with(&id)
-    {
-        return None;
-    }
+    build_id::is_right(elf, bytes)?;
     let tables = [b".debug_line_str".as_slice(), b".debug_str"].map(|name| elf.the_section(name));
     let [line_names_at, names_at] = [tables[0]?, tables[1]?];
-    let holds = |data: &[u8]| map.pairs().iter().any(|pair| memmem::find(data, pair.from).is_some());
     let is_elsewhere = |index| ![line_names_at, names_at].contains(&Some(index));
-    if elf.sections.iter().enumerate().any(|(index, section)| is_elsewhere(index) && holds(section.data)) {
+    if elf.sections.iter().enumerate().any(|(index, section)| is_elsewhere(index) && map.stands_in(section.data)) {
         return None;
     }
     let mut file = File { elf, bytes, data: vec![None; elf.sections.len()] };
@@ -54,14 +49,14 @@ pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec
     if units.all.iter().any(|unit| !unit.is_gcc) && !splits_alike(&units, line_names, names, map) {
         return None;
     }
-    if holds(line_names) {
+    if map.stands_in(line_names) {
         let all = |from: fn(&super::units::Unit) -> &Vec<Reference>| units.all.iter().flat_map(from).copied();
         let moved = line_strings(&units, line_names, map)?;
         file.exchange(b".debug_info", all(|unit| &unit.from_info), &moved)?;
         file.exchange(b".debug_line", all(|unit| &unit.from_lines), &moved)?;
         *file.data.get_mut(line_names_at?)? = Some(moved.bytes);
     }
-    if holds(names) {
+    if map.stands_in(names) {
         if units.names_are_used {
             return None;
         }
@@ -75,11 +70,7 @@ pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec
 /// Returns the file with the content of these sections replaced. All of them must lie after
 /// everything that is loaded.
 pub(super) fn write(elf: &Elf<'_>, bytes: &[u8], data: Vec<Option<Vec<u8>>>) -> Option<Vec<u8>> {
-    if let Some((at, id)) = build_id::of(elf, bytes)?
-        && !bytes.get(at..)?.starts_with(&id)
-    {
-        return None;
-    }
+    build_id::is_right(elf, bytes)?;
     File { elf, bytes, data }.write()
 }
 
@@ -184,8 +175,7 @@ fn name_strings(references: &[Reference], section: &[u8], map: &Map<'_>) -> Opti
 
 fn all_replaced<'s>(strings: &[&'s [u8]], map: &Map<'_>) -> Option<Vec<Cow<'s, [u8]>>> {
     let one = |string: &&'s [u8]| -> Option<Cow<'s, [u8]>> {
-        let holds = map.pairs().iter().any(|pair| memmem::find(string, pair.from).is_some());
-        Some(if holds { Cow::Owned(replace(string, map)?.bytes) } else { Cow::Borrowed(*string) })
+        Some(if map.stands_in(string) { Cow::Owned(replace(string, map)?.bytes) } else { Cow::Borrowed(*string) })
     };
     strings.iter().map(one).collect()
 }
@@ -255,10 +245,7 @@ impl File<'_, '_> {
         let start = usize::try_from(start).ok()?;
         let mut there =
             layout::after(self.elf, self.bytes.get(..start)?, moving.iter().map(|(_, index)| *index), &self.data)?;
-        let id = build_id::of(&Elf::parse(&there)?, &there)?;
-        if let Some((at, id)) = id {
-            there.get_mut(at..at.checked_add(id.len())?)?.copy_from_slice(&id);
-        }
+        build_id::renew(&mut there)?;
         Some(there)
     }
 }

@@ -24,13 +24,11 @@ mod sums;
 mod units;
 
 use elf::{ENDIAN, Elf, Section};
-use memchr::memmem;
 use object::read::elf::SectionHeader as _;
 pub(crate) use origin::Order;
 use origin::Origin;
 use parts::Parts;
 
-use crate::forms::holds_wide;
 pub(crate) use named::relocate as relocate_names;
 pub use sums::sums_sources;
 
@@ -44,7 +42,7 @@ const STRING_MIN: usize = 4;
 
 /// Returns the object with its roots replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<u8>> {
-    if !map.is_plain() || map.pairs().iter().any(|pair| holds_wide(bytes, pair.from)) {
+    if !map.is_plain() || map.stands_wide_in(bytes) {
         return None;
     }
     let elf = Elf::parse(bytes)?;
@@ -65,8 +63,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     }
     let mut data = Vec::with_capacity(elf.sections.len());
     for (index, section) in elf.sections.iter().enumerate() {
-        if !parts.are_replaced(index) && map.pairs().iter().any(|pair| memmem::find(section.data, pair.from).is_some())
-        {
+        if !parts.are_replaced(index) && map.stands_in(section.data) {
             return None;
         }
         data.push(parts.bytes(index));
@@ -80,7 +77,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
 /// moves. A build id is computed anew; an unknown kind of build id is refused.
 pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
     let elf = Elf::parse(bytes)?;
-    let id = build_id::of(&elf, bytes)?;
+    let has_id = build_id::is_right(&elf, bytes)?;
     let mut there = bytes.to_vec();
     let has_more = |section: &&Section<'_>| !section.data.is_empty() && !OF_DEBUGGERS.contains(&section.name);
     for section in elf.sections.iter().filter(has_more) {
@@ -88,13 +85,8 @@ pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8
         let exchanged = exchange(section.data);
         there.get_mut(at..at.checked_add(section.data.len())?)?.copy_from_slice(&exchanged);
     }
-    if let Some((at, id)) = id {
-        let range = at..at.checked_add(id.len())?;
-        if bytes.get(range.clone())? != id {
-            return None;
-        }
-        let (_, id) = build_id::of(&Elf::parse(&there)?, &there)??;
-        there.get_mut(range)?.copy_from_slice(&id);
+    if has_id {
+        build_id::renew(&mut there)?;
     }
     Some(there)
 }

@@ -4,8 +4,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memmem;
-
 use crate::roots::Map;
 use crate::text::replace;
 
@@ -31,7 +29,7 @@ impl<'a> Strings<'a> {
     /// has no end, or if it is in doubt whether a string contains a root.
     pub(super) fn read(section: &'a [u8], map: &Map<'_>) -> Option<Strings<'a>> {
         let mut strings = Strings::default();
-        let is_held = map.pairs().iter().any(|pair| memmem::find(section, pair.from).is_some());
+        let is_held = map.stands_in(section);
         let mut offset = 0;
         for whole in section.split_inclusive(|&c| c == 0) {
             let here = whole.strip_suffix(&[0])?;

@@ -280,14 +280,5 @@ fn holds_above(pool: &Pool, ancestors: &mut Option<Vec<u32>>) -> bool {
 
 /// Returns the process ids of the visible ancestors of this process.
 fn ancestors_of_ours() -> Vec<u32> {
-    let mut above = Vec::new();
-    let mut pid = larder_sys::process_id();
-    while above.len() < ANCESTORS_MAX {
-        match larder_sys::process_state(pid) {
-            Some((_, parent)) if parent != 0 => pid = parent,
-            _ => break,
-        }
-        above.push(pid);
-    }
-    above
+    larder_sys::ancestors().take(ANCESTORS_MAX).collect()
 }

@@ -20,15 +20,13 @@
 mod table;
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_model::{Digest, DigestWriter};
-use larder_sys::{Stat, Trust};
+use larder_sys::{Opening, Stat, Trust};
 
 use self::table::{Near, SLOT_WORDS, SLOTS_MAX, Slot, Table, check};
 use crate::{Store, StoreError};
@@ -127,7 +125,7 @@ impl StatCache {
     /// content is not known. Returns `None` if it cannot be read.
     pub fn content_of(&self, path: &[u8]) -> Option<Digest> {
         let stat = larder_sys::stat(path).ok()?;
-        let read = || self.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
+        let read = || self.hash(&mut larder_sys::open(path, Opening::Read).ok()?).ok();
         self.content(&stat).or_else(read)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_model::{Age, Carried, Digest, DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Status, Twins};
+use larder_model::{Age, Carried, Digest, DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Twins};
 use larder_sys::Stat;
 
 /// The verified observations of a run. Unlike `ObservationSet`, it owns its bytes.
@@ -36,17 +36,14 @@ pub(super) struct Directory {
 
 #[derive(Debug)]
 pub(super) enum OwnedFact {
-    Content { digest: Digest, executable: bool, plain: bool, rooted: Option<Digest> },
-    Directory,
     Link(Vec<u8>),
-    Error(u8, u32),
-    Listing(Digest),
-    Ordered(Digest),
-    Kinds(Digest),
-    Modified(i64),
-    Mode(u32),
-    Status(Status),
-    Other(u8),
+    Plain(Fact<'static>),
+}
+
+impl From<Fact<'static>> for OwnedFact {
+    fn from(fact: Fact<'static>) -> OwnedFact {
+        OwnedFact::Plain(fact)
+    }
 }
 
 impl VerifiedInputs {
@@ -116,34 +113,23 @@ pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 
 impl OwnedFact {
     /// Returns the kind of the fact. For one name, at most one fact of each kind is kept.
     pub(super) fn way(&self) -> u8 {
-        match self {
-            OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,
-            OwnedFact::Link(_) => 1,
-            OwnedFact::Error(operation, _) => 2 + operation,
-            OwnedFact::Listing(_) => 0xff,
-            OwnedFact::Ordered(_) => 0xfe,
-            OwnedFact::Modified(_) => 0xfd,
-            OwnedFact::Mode(_) => 0xfb,
-            OwnedFact::Status(_) => 0xfc,
-            OwnedFact::Kinds(_) => 0xfa,
+        match self.borrowed() {
+            Fact::Content { .. } | Fact::Directory | Fact::Other(_) => 0,
+            Fact::Link(_) => 1,
+            Fact::Error { operation, .. } => 2 + operation,
+            Fact::Listing(_) => 0xff,
+            Fact::Ordered(_) => 0xfe,
+            Fact::Modified(_) => 0xfd,
+            Fact::Mode(_) => 0xfb,
+            Fact::Status(_) => 0xfc,
+            Fact::Kinds(_) => 0xfa,
         }
     }
 
     fn borrowed(&self) -> Fact<'_> {
         match self {
-            OwnedFact::Content { digest, executable, plain, rooted } => {
-                Fact::Content { digest: *digest, executable: *executable, plain: *plain, rooted: *rooted }
-            }
-            OwnedFact::Directory => Fact::Directory,
             OwnedFact::Link(target) => Fact::Link(target),
-            OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },
-            OwnedFact::Listing(digest) => Fact::Listing(*digest),
-            OwnedFact::Ordered(digest) => Fact::Ordered(*digest),
-            OwnedFact::Kinds(digest) => Fact::Kinds(*digest),
-            OwnedFact::Modified(modified_ns) => Fact::Modified(*modified_ns),
-            OwnedFact::Mode(mode) => Fact::Mode(*mode),
-            OwnedFact::Status(status) => Fact::Status(*status),
-            OwnedFact::Other(kind) => Fact::Other(*kind),
+            OwnedFact::Plain(fact) => fact.clone(),
         }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Unaware of: which programs are git.
 
-use larder_model::{Digest, Looked, Unrecorded};
-use memchr::memmem;
+use larder_model::{Digest, Looked, Unrecorded, contains_any};
 
 use super::{Refusal, Walk, refuse};
 use crate::git_index::{entries, is_index};
@@ -25,7 +24,7 @@ impl Walk<'_> {
         let read = self.opened(directory).open_file(name).and_then(|mut file| read_text(&mut file));
         let Some(bytes) = read.ok().flatten() else { return refuse(Unrecorded::InputChanged, path) };
         // The untracked cache has the mtimes of directories, and the monitor tells what changed.
-        if [&b"UNTR"[..], b"FSMN"].iter().any(|extension| memmem::find(&bytes, extension).is_some()) {
+        if contains_any(&bytes, &["UNTR", "FSMN"]) {
             return refuse(Unrecorded::ComparesTimes, path);
         }
         Ok(entries(&bytes))

@@ -25,9 +25,7 @@ impl Walk<'_> {
             let Ok(target) = self.opened(directory).read_link(name) else {
                 return refuse(Unrecorded::InputChanged, path);
             };
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(&target, &mut encoded);
-            self.fact(directory, name, OwnedFact::Link(encoded));
+            self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
             let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
             return self.path(&next, &Looked { leads: true, ..Looked::default() }, depth + 1);
         }
@@ -72,7 +70,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
-        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| (stat.device, stat.inode));
+        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| stat.file_id());
         identity(a).is_some() && identity(a) == identity(b)
     }
 }

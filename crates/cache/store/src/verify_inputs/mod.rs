@@ -14,16 +14,16 @@ mod twins;
 
 use std::io;
 
-use larder_model::path::join;
+use larder_model::path::{join, split};
 use larder_model::quick::{Map, Set};
-use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
+use larder_model::{Digest, Fact, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
-use crate::current::{Listing, failure, listing_digest, stat_in, status_of};
+use crate::current::{Listing, failure, listing, stat_in, status_of};
 use crate::git_index::is_index;
 use crate::scan::{Forms, Held, Scan};
 
@@ -105,15 +105,14 @@ struct SplitPath<'p> {
 
 impl<'p> SplitPath<'p> {
     fn of(path: &'p [u8]) -> SplitPath<'p> {
-        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+        let Some((directory, name)) = split(path) else {
             return SplitPath { path, directory: b".", name: path };
         };
-        let name = &path[slash + 1..];
-        if name.is_empty() || name == b"." || name == b".." {
+        if matches!(name, b"" | b"." | b"..") {
             let end = path.iter().rposition(|&b| b != b'/').map_or(1, |last| last + 1);
             return SplitPath { path, directory: &path[..end], name: b"" };
         }
-        SplitPath { path, directory: &path[..slash.max(1)], name }
+        SplitPath { path, directory, name }
     }
 }
 
@@ -223,22 +222,22 @@ impl Walk<'_> {
         match prior {
             Prior::Absent => self.absent(directory, name),
             Prior::Other { mode } => {
-                self.fact(directory, name, OwnedFact::Other((mode >> 12) as u8));
+                self.fact(directory, name, Fact::Other((mode >> 12) as u8));
                 let counts = mode >> 12 == 0o10 && (looked.executed || looked.times >= Times::Mode);
                 match mode & 0o7777 {
                     _ if !counts => {}
                     0 => return refuse(Unrecorded::UpdatesFile, path),
-                    mode => self.fact(directory, name, OwnedFact::Mode(mode)),
+                    mode => self.fact(directory, name, Fact::Mode(mode)),
                 }
             }
             Prior::File { digest, mode } => {
                 let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
                 // Its earlier content cannot be searched any more.
                 self.note_carried(path, &Held::ANYTHING);
-                self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
+                self.fact(directory, name, Fact::Content { digest, executable, plain: false, rooted: None });
                 match mode {
                     _ if looked.times < Times::Mode => {}
-                    Some(mode) => self.fact(directory, name, OwnedFact::Mode(mode)),
+                    Some(mode) => self.fact(directory, name, Fact::Mode(mode)),
                     None => return refuse(Unrecorded::UpdatesFile, path),
                 }
             }
@@ -252,7 +251,7 @@ impl Walk<'_> {
         if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
             && prior != Prior::Absent
         {
-            self.fact(directory, name, OwnedFact::Modified(identity.modified_ns));
+            self.fact(directory, name, Fact::Modified(identity.modified_ns));
         }
         Ok(())
     }
@@ -274,7 +273,7 @@ impl Walk<'_> {
                 self.fact(directory, name, fact);
             }
             FileType::Directory => {
-                self.fact(directory, name, OwnedFact::Directory);
+                self.fact(directory, name, Fact::Directory);
                 let itself = join(directory, name);
                 if self.open(&itself).is_ok() {
                     let only_read_as_link = *looked == Looked { link: true, ..Looked::default() };
@@ -292,7 +291,7 @@ impl Walk<'_> {
                     self.listing(path, counts)?;
                 }
             }
-            other => self.fact(directory, name, OwnedFact::Other(other.code())),
+            other => self.fact(directory, name, Fact::Other(other.code())),
         }
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
@@ -302,17 +301,17 @@ impl Walk<'_> {
         }
         let has_mode = matches!(found.kind, FileType::File | FileType::Directory);
         if (Times::Mode..Times::Status).contains(&looked.times) && has_mode {
-            self.fact(directory, name, OwnedFact::Mode(found.mode));
+            self.fact(directory, name, Fact::Mode(found.mode));
         }
         match looked.times {
             Times::Blind | Times::Mode => {}
-            Times::Status | Times::Uses => self.fact(directory, name, OwnedFact::Status(status_of(found))),
+            Times::Status | Times::Uses => self.fact(directory, name, Fact::Status(status_of(found))),
             Times::Inputs | Times::Files if found.kind == FileType::File => {
-                self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
+                self.fact(directory, name, Fact::Modified(found.modified_ns));
             }
             Times::Files => {
                 if let Some(modified_ns) = looked.directory_ns {
-                    self.fact(directory, name, OwnedFact::Modified(modified_ns));
+                    self.fact(directory, name, Fact::Modified(modified_ns));
                 }
             }
             Times::Inputs => {}
@@ -320,7 +319,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Result<OwnedFact, Refusal> {
+    fn content(
+        &mut self,
+        at: SplitPath<'_>,
+        looked: &Looked,
+        found: &Stat,
+        plain: bool,
+    ) -> Result<Fact<'static>, Refusal> {
         let SplitPath { path, directory, name } = at;
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
@@ -337,23 +342,23 @@ impl Walk<'_> {
         match content {
             Ok((digest, stat)) if virtual_file || stat == *found => {
                 if virtual_file {
-                    return Ok(OwnedFact::Content { digest, executable, plain, rooted: None });
+                    return Ok(Fact::Content { digest, executable, plain, rooted: None });
                 }
                 let held = self.scan.file(path, found, open);
                 if !looked.content {
                     // The tool did not read it, so it brings no path into the result. But its
                     // content may differ in each place.
                     let rooted = held.ok().and_then(|held| held.rooted);
-                    return Ok(OwnedFact::Content { digest, executable, plain, rooted });
+                    return Ok(Fact::Content { digest, executable, plain, rooted });
                 }
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
                 let entries = self.entries_of_index(path, directory, name, looked)?;
                 let rooted = entries.or(held.rooted).or(held.object);
-                Ok(OwnedFact::Content { digest, executable, plain, rooted })
+                Ok(Fact::Content { digest, executable, plain, rooted })
             }
             // The tool did not read it and we cannot, so only its kind counts.
-            Err(_) if !looked.content => Ok(OwnedFact::Other(FileType::File.code())),
+            Err(_) if !looked.content => Ok(Fact::Other(FileType::File.code())),
             _ => refuse(Unrecorded::InputChanged, path),
         }
     }
@@ -398,9 +403,7 @@ impl Walk<'_> {
         if modified_ns >= self.witness.started_ns {
             return refuse(Unrecorded::ComparesTimes, path);
         }
-        let mut encoded = Vec::new();
-        self.witness.roots.encode_path(path, &mut encoded);
-        self.set.ages.insert(encoded, modified_ns);
+        self.set.ages.insert(self.witness.roots.encoded_path(path), modified_ns);
         Ok(())
     }
 
@@ -458,13 +461,7 @@ impl Walk<'_> {
                 _ => {}
             }
         }
-        let digest = listing_digest(names, counts);
-        let fact = match counts {
-            Listing::Names => OwnedFact::Listing(digest),
-            Listing::Kinds => OwnedFact::Kinds(digest),
-            Listing::Order => OwnedFact::Ordered(digest),
-        };
-        self.fact(path, b"", fact);
+        self.fact(path, b"", listing(names, counts));
         Ok(())
     }
 
@@ -481,10 +478,8 @@ impl Walk<'_> {
         {
             return self.present(at, looked, found, false);
         }
-        let mut encoded = Vec::new();
-        self.witness.roots.encode_path(&target, &mut encoded);
         self.entry(directory).links_matter = true;
-        self.fact(directory, name, OwnedFact::Link(encoded));
+        self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
         let mut beyond = looked.clone();
         beyond.kind |= through.is_ok();
@@ -497,7 +492,7 @@ impl Walk<'_> {
         if failure(self.opened(directory), name, operation).unwrap_or(0) != errno {
             return refuse(why_not_again(errno), path);
         }
-        self.fact(directory, name, OwnedFact::Error(operation, errno));
+        self.fact(directory, name, Fact::Error { operation, errno });
         Ok(())
     }
 
@@ -522,8 +517,9 @@ impl Walk<'_> {
         next.is_some_and(|next| !name.is_empty() && next.split(|&byte| byte == b'/').next() == Some(name))
     }
 
-    fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
-        if matches!(fact, OwnedFact::Directory) {
+    fn fact(&mut self, directory: &[u8], name: &[u8], fact: impl Into<OwnedFact>) {
+        let fact = fact.into();
+        if matches!(fact, OwnedFact::Plain(Fact::Directory)) {
             // That it can be opened as a directory is recorded with the directory itself.
             let path = join(directory, name);
             if self.open(&path).is_ok() {

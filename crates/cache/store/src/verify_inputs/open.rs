@@ -127,17 +127,12 @@ impl Walk<'_> {
         let stat = dir.itself()?;
         let old = stat.changed_ns < self.witness.started_ns;
         let trusted = old && self.witness.stat_cache.trusts_directories(&stat, || dir.trust().unwrap_or(Trust::NONE));
-        let encode = |path: &[u8]| {
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(path, &mut encoded);
-            encoded
-        };
-        let real = real.as_deref().map(encode);
+        let real = real.map(|real| self.witness.roots.encoded_path(&real));
         let plain = real.is_none();
         let entry = self.entry(path);
         entry.real = real;
         entry.unchanged = trusted.then_some(stat);
-        entry.identity = (stat.device, stat.inode);
+        entry.identity = stat.file_id();
         self.open.insert(path.to_vec(), Opened { dir, plain, unchanged: trusted });
         Ok(())
     }

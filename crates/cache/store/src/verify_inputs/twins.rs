@@ -3,20 +3,19 @@
 //!
 //! Unaware of: what the files are for.
 
+use larder_model::{Fact, contains};
 use larder_sys::{Opening, Stat};
 use memchr::memmem;
 
-use super::facts::OwnedFact;
 use super::{Source, Walk};
 use crate::scan::read_text;
 
 impl Walk<'_> {
     /// Notes a file that was read, with its content.
-    pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &OwnedFact) {
-        if let OwnedFact::Content { digest, executable: false, .. } = fact {
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(path, &mut encoded);
-            let file = (found.device, found.inode);
+    pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &Fact) {
+        if let Fact::Content { digest, executable: false, .. } = fact {
+            let encoded = self.witness.roots.encoded_path(path);
+            let file = found.file_id();
             let source = Source { path: encoded, file, modified_ns: found.modified_ns };
             let sources = self.sources.entry(*digest).or_default();
             if !sources.iter().any(|known| known.path == source.path) {
@@ -29,18 +28,14 @@ impl Walk<'_> {
     /// have `#pragma once`, or if any file may have `#import`.
     fn may_read_once(&self) -> bool {
         let holds = |source: &Source, is_in: &dyn Fn(&[u8]) -> bool| {
-            let mut path = Vec::new();
-            if !self.witness.roots.decode_path(&source.path, &mut path) {
-                return true;
-            }
+            let Some(path) = self.witness.roots.decoded_path(&source.path) else { return true };
             let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
             bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
         };
-        let says_once = |text: &[u8]| memmem::find(text, b"once").is_some();
         let twins = self.sources.values().filter(|sources| sources.len() > 1);
         let mut first = twins.filter_map(|sources| sources.first()).peekable();
         first.peek().is_some()
-            && (first.any(|source| holds(source, &says_once))
+            && (first.any(|source| holds(source, &|text| contains(text, "once")))
                 || self.sources.values().filter_map(|sources| sources.first()).any(|source| holds(source, &may_import)))
     }
 

@@ -5,55 +5,29 @@
 //! are used. So nothing is set unless the user asks for it.
 
 use std::ffi::{CString, c_char};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::Path;
 
 use crate::Class;
-use crate::pieces::copy_pieces;
 
-/// The scheduling of a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SchedPolicy {
-    class: Class,
-}
-
-impl SchedPolicy {
-    /// Returns the scheduling for a class. There are no cgroups here.
-    pub fn of(class: Class, _cgroup: Option<&Path>) -> SchedPolicy {
-        SchedPolicy { class }
-    }
-
-    /// Returns true if a child has nothing to set.
-    pub fn is_inherited(&self) -> bool {
-        self.class == Class::Inherit
-    }
-
-    fn quality(&self) -> Option<libc::qos_class_t> {
-        match self.class {
-            Class::Inherit => None,
-            Class::Utility => Some(libc::qos_class_t::QOS_CLASS_UTILITY),
-            Class::Background => Some(libc::qos_class_t::QOS_CLASS_BACKGROUND),
-        }
+/// Returns the quality of service for a class.
+fn quality(class: Class) -> Option<libc::qos_class_t> {
+    match class {
+        Class::Inherit => None,
+        Class::Utility => Some(libc::qos_class_t::QOS_CLASS_UTILITY),
+        Class::Background => Some(libc::qos_class_t::QOS_CLASS_BACKGROUND),
     }
 }
 
 /// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
 /// started.
-pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], sched_policy: &SchedPolicy) -> io::Error {
-    match start(path, argv, environment, sched_policy).and_then(wait) {
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], class: Class) -> io::Error {
+    match start(path, argv, environment, class).and_then(wait) {
         Ok(code) => std::process::exit(code),
         Err(error) => error,
     }
 }
 
-fn start(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    sched_policy: &SchedPolicy,
-) -> io::Result<libc::pid_t> {
+fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], class: Class) -> io::Result<libc::pid_t> {
     let string = |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let strings = |all: &[Vec<u8>]| all.iter().map(|one| string(one)).collect::<io::Result<Vec<_>>>();
     let (path, argv, environment) = (string(path)?, strings(argv)?, strings(environment)?);
@@ -68,7 +42,7 @@ fn start(
         check(libc::posix_spawnattr_init(&mut attributes))?;
         // The function returns its error. A class that cannot be set is no reason not to run the
         // program.
-        let _ = sched_policy.quality().map(|class| libc::posix_spawnattr_set_qos_class_np(&mut attributes, class));
+        let _ = quality(class).map(|class| libc::posix_spawnattr_set_qos_class_np(&mut attributes, class));
         let mut pid = 0;
         let started = check(libc::posix_spawn(
             &mut pid,
@@ -81,27 +55,6 @@ fn start(
         libc::posix_spawnattr_destroy(&mut attributes);
         started.map(|()| pid)
     }
-}
-
-/// Copies `count` bytes from the start of `from` to the empty file `to`, whatever the read position
-/// of `from` is. Returns how many bytes there were.
-///
-/// `fcopyfile` is used if the whole file is wanted. Blocks are not shared, because APFS can only
-/// share whole files by path (`clonefile`), and the caller has already created `to`. This was never
-/// measured.
-pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
-    if from.metadata()?.len() == count {
-        // `fcopyfile` begins at the read position.
-        io::Seek::rewind(&mut &*from)?;
-        // SAFETY: both descriptors stay open, and no state is passed.
-        let code =
-            unsafe { libc::fcopyfile(from.as_raw_fd(), to.as_raw_fd(), std::ptr::null_mut(), libc::COPYFILE_DATA) };
-        if code == 0 {
-            return Ok(to.metadata()?.len());
-        }
-        to.set_len(0)?;
-    }
-    copy_pieces(from, to, 0, count)
 }
 
 fn check(code: i32) -> io::Result<()> {

@@ -1,15 +1,15 @@
-//! The wrapper on systems without an observer: it runs the tool unchanged, in the scheduling class
-//! of the settings.
+//! The program `larder` on systems without an observer: it runs the tool unchanged, in the
+//! scheduling class of the settings.
 
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 
 use larder_config::{FILE_BYTES_MAX, Surroundings};
-use larder_sys::{Class, SchedPolicy};
+use larder_sys::Class;
 
 /// Runs the tool that the arguments name, and exits as the tool does.
-pub fn run_untouched() -> ! {
+pub(crate) fn run() -> ! {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(tool) = arguments.first() else {
         eprintln!("larder: usage: larder COMPILER ARGUMENT…");
@@ -17,13 +17,12 @@ pub fn run_untouched() -> ! {
     };
     let argv: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.as_encoded_bytes().to_vec()).collect();
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let sched_policy = SchedPolicy::of(class(&variables), None);
     let environment: Vec<Vec<u8>> = variables
         .iter()
         .map(|(name, value)| [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat())
         .collect();
     let program = along_path(tool);
-    let error = larder_sys::run_and_end(program.as_encoded_bytes(), &argv, &environment, &sched_policy);
+    let error = larder_sys::run_and_end(program.as_encoded_bytes(), &argv, &environment, class(&variables));
     eprintln!("larder: {}: {error}", tool.display());
     std::process::exit(127);
 }
