@@ -102,7 +102,9 @@ impl Crew {
         };
         // Only as many threads are woken as there are new pieces, because each thread that wakes
         // takes CPU time from the readers.
-        (0..more).for_each(|_| self.asked.notify_one());
+        for _ in 0..more {
+            self.asked.notify_one();
+        }
         there
     }
 
