@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The request fails and nothing is done.
     Error,
     /// The request never ends; a fetch stalls at its start or half-way.
@@ -37,7 +37,7 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds, in the order of their counters.
-    pub const ALL: [Fault; 8] = [
+    pub(crate) const ALL: [Fault; 8] = [
         Fault::Error,
         Fault::Stall,
         Fault::Truncate,
@@ -53,7 +53,7 @@ impl Fault {
 const REMEMBERED_MAX: usize = 4096;
 
 /// A decorator that injects faults.
-pub struct Faults {
+pub(crate) struct Faults {
     inner: Arc<dyn Remote>,
     name: Arc<str>,
     /// How many of 10,000 requests meet each kind of fault.
@@ -72,7 +72,7 @@ pub struct Faults {
 impl Faults {
     /// Returns a decorator in which each kind of fault meets `often` of 10,000 requests. A slow
     /// request takes up to `slow` longer.
-    pub fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
         Faults {
             name: inner.name().into(),
             inner,
@@ -87,12 +87,12 @@ impl Faults {
     }
 
     /// Returns how many requests there were.
-    pub fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Returns how many requests met this kind of fault.
-    pub fn done(&self, fault: Fault) -> u64 {
+    pub(crate) fn done(&self, fault: Fault) -> u64 {
         self.done[fault as usize].load(Ordering::Relaxed)
     }
 
