@@ -3,10 +3,7 @@
 //! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
-use crate::{
-    Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, SMALL_BYTES_MAX, Stored, body, collect,
-    whole,
-};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, SMALL_BYTES_MAX, Stored, body, collect, whole};
 use bytes::Bytes;
 use larder_model::Digest;
 use parking_lot::Mutex;
