@@ -11,22 +11,24 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::help;
 
+mod as_json;
 mod daemon;
 mod image;
 mod init;
 mod record;
 mod remote;
-pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
+pub(crate) use as_json::AsJson;
+pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonWord, Serve};
 pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageFetch, ImageImport, ImageList, ImageLocate, ImageMount,
     ImagePreset, ImageRestore, ImageRun, ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images,
-    ImagesWord, Policy, Preset, ViaFile,
+    ImagesWord, Limits, Policy, Preset, ViaFile,
 };
 pub(crate) use init::{BuildTool, Init};
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
 };
-pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
+pub(crate) use remote::{Remotes, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
 #[command(name = "larder", version, about = "A build cache: reuses the result of a command if everything that the command relied on is unchanged", long_about = None)]
@@ -53,7 +55,7 @@ pub(crate) enum Word {
     Doctor(Doctor),
     /// Show every setting, its value, and the source of the value
     #[command(after_help = help::CONFIG)]
-    Config(Config),
+    Config(AsJson),
     /// Remove the least recently used entries until the store is within its limit
     #[command(after_help = help::EVICT)]
     Evict(Evict),
@@ -172,19 +174,11 @@ pub(crate) struct Doctor {
     pub(crate) ways_in: Option<PathBuf>,
 }
 
-/// Options of `config`.
-#[derive(Args)]
-pub(crate) struct Config {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Options of `evict`.
 #[derive(Args)]
 pub(crate) struct Evict {
     /// The size to keep at most, such as 5G or 500 MB, instead of the configured limit
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = larder_config::parse_size)]
     pub(crate) max_size: Option<u64>,
     /// Remove entries that were not used for this time plus one hour, such as 7d or 12h; also
     /// `larder --evict-older-than AGE`
@@ -260,10 +254,6 @@ pub(crate) struct Man {
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "word")]
     pub(crate) dir: Option<PathBuf>,
-}
-
-fn size(text: &str) -> Result<u64, larder_config::NotASize> {
-    larder_config::parse_size(text)
 }
 
 /// Parses a duration in jiff's format, for example `7d`, `12h` or `1h 30m`. A day has 24 hours.

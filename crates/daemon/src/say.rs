@@ -151,6 +151,13 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// Prints how many there are and what became of them, unless there are none.
+pub(crate) fn tell_count(number: u64, one: &str, many: &str, what: &str) {
+    if number > 0 {
+        tell(&format!("{} {what}", count(number, one, many)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Environment and configuration, read once at the start into plain values. Subcommands read
 //! neither by themselves.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,9 +9,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use larder_config::{FILE_BYTES_MAX, Loaded, Settings};
+use larder_config::{FILE_BYTES_MAX, Loaded, Settings, larderd_needs};
 use larder_lookup::{Ourselves, Place, RootRules, named_root};
-use larder_spawn::Destinations;
+use larder_spawn::{Command, Destinations};
 use larder_store::Store;
 
 /// The environment variable with the path of the wrapper's real file. The wrapper sets it for
@@ -43,13 +43,7 @@ impl Surroundings {
         let variables: Vec<_> = all.into_iter().filter(|(name, _)| name != WRAPPER_VARIABLE).collect();
         let wrapper = named.filter(|path| path.is_file()).or_else(wrapper_beside_us);
         let cwd = std::env::current_dir().ok();
-        let loaded = larder_config::load(&larder_config::Surroundings {
-            env: &variables,
-            read: &|path| read_bounded(path, FILE_BYTES_MAX as u64 + 1),
-            home: &larder_sys::home_of_user,
-            wrapper_dir: wrapper.as_deref().and_then(Path::parent),
-            cwd: cwd.as_deref(),
-        });
+        let loaded = load(&variables, wrapper.as_deref(), cwd.as_deref());
         let environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
         let ourselves = wrapper.as_deref().map_or(nobody(), Ourselves::at);
         Surroundings { environment, cwd, loaded, wrapper, ourselves }
@@ -64,14 +58,7 @@ impl Surroundings {
         environment.push((CONFIGURATION.to_vec(), file.as_os_str().as_bytes().to_vec()));
         let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let variables: Vec<_> = environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        let loaded = larder_config::load(&larder_config::Surroundings {
-            env: &variables,
-            read: &|path| read_bounded(path, FILE_BYTES_MAX as u64 + 1),
-            home: &larder_sys::home_of_user,
-            wrapper_dir: self.wrapper.as_deref().and_then(Path::parent),
-            cwd: self.cwd.as_deref(),
-        });
-        (loaded, environment)
+        (load(&variables, self.wrapper.as_deref(), self.cwd.as_deref()), environment)
     }
 
     /// Returns the effective settings.
@@ -82,6 +69,43 @@ impl Surroundings {
     /// Returns the value of an environment variable.
     pub(crate) fn variable(&self, name: &[u8]) -> Option<&[u8]> {
         self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// Returns the value of an environment variable, if it is text.
+    pub(crate) fn text(&self, name: &[u8]) -> Option<&str> {
+        self.variable(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Returns the path in an environment variable, if it is absolute.
+    pub(crate) fn absolute(&self, name: &[u8]) -> Option<PathBuf> {
+        let path = self.variable(name).map(|value| PathBuf::from(OsStr::from_bytes(value)));
+        path.filter(|path| path.is_absolute())
+    }
+
+    /// Returns the home directory: `HOME`, else what the password database says.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        self.absolute(b"HOME").or_else(larder_sys::home_of_user)
+    }
+
+    /// Returns the working directory. Fails if there is none.
+    pub(crate) fn cwd(&self) -> Result<&Path> {
+        self.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")
+    }
+
+    /// Returns the environment as a started program gets it: `NAME=VALUE`.
+    pub(crate) fn block(&self) -> Vec<Vec<u8>> {
+        block(self.environment.iter())
+    }
+
+    /// Starts `larderd` with these words in a session of its own, and does not wait for it. It gets
+    /// the variables that it needs.
+    pub(crate) fn start_larderd(&self, words: &[&[u8]]) -> Result<()> {
+        let program = own_program()?;
+        let variables = self.environment.iter().filter(|(name, _)| larderd_needs(name, &self.settings().remote));
+        let argv = [&b"larderd"[..]].iter().chain(words).map(|word| word.to_vec()).collect();
+        let command = Command::new(program.as_os_str().as_bytes().to_vec(), argv, block(variables));
+        larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+        Ok(())
     }
 
     /// Opens the store, which need not exist yet. An error says what to do.
@@ -95,12 +119,10 @@ impl Surroundings {
     /// Returns the context in which a command would run if it were typed here. Fails if there is no
     /// working directory.
     pub(crate) fn place(&self, destinations: Destinations) -> Result<Place> {
-        let cwd =
-            self.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")?;
         Ok(Place {
             environment: self.environment.clone(),
             oddities: Vec::new(),
-            cwd: cwd.as_os_str().as_bytes().to_vec(),
+            cwd: self.cwd()?.as_os_str().as_bytes().to_vec(),
             roots: RootRules {
                 named: self.settings().roots.iter().map(|root| named_root(root)).collect(),
                 find: self.settings().find_roots,
@@ -112,6 +134,25 @@ impl Surroundings {
             ignores_sigpipe_itself: true,
         })
     }
+}
+
+fn load(variables: &[(OsString, OsString)], wrapper: Option<&Path>, cwd: Option<&Path>) -> Loaded {
+    larder_config::load(&larder_config::Surroundings {
+        env: variables,
+        read: &|path| read_bounded(path, FILE_BYTES_MAX as u64 + 1),
+        home: &larder_sys::home_of_user,
+        wrapper_dir: wrapper.and_then(Path::parent),
+        cwd,
+    })
+}
+
+fn block<'v>(variables: impl Iterator<Item = &'v (Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
+    variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect()
+}
+
+/// Returns the path of `larderd`'s program file.
+pub(crate) fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("the path of larderd's program file cannot be determined")
 }
 
 /// Returns an `Ourselves` that matches no file.

@@ -14,7 +14,7 @@ use larder_store::Store;
 use crate::cli::DaemonInstall;
 use crate::commands::FINE;
 use crate::say;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Surroundings, own_program};
 
 const SOCKET: &str = include_str!("../units/larderd.socket");
 const SERVICE: &str = include_str!("../units/larderd.service");
@@ -51,7 +51,7 @@ pub(crate) fn install(
     options: &DaemonInstall,
     out: &mut dyn Write,
 ) -> Result<u8> {
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let dir = std::path::absolute(store.directory())?;
     let socket = dir.join(store.daemon_socket().strip_prefix(store.directory())?);
     let launchd = options.launchd || cfg!(target_os = "macos");
@@ -110,13 +110,12 @@ fn text(path: &Path) -> Result<&str> {
 
 /// Returns the directory of a user's unit files.
 fn directory(around: &Surroundings, launchd: bool) -> Option<PathBuf> {
-    let variable = |name: &[u8]| around.variable(name).and_then(|value| std::str::from_utf8(value).ok());
-    let home = || variable(b"HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
+    let home = || around.absolute(b"HOME");
     if launchd {
         return Some(home()?.join("Library/LaunchAgents"));
     }
-    let set = variable(b"XDG_CONFIG_HOME").filter(|set| set.starts_with('/')).map(PathBuf::from);
-    Some(set.or_else(|| Some(home()?.join(".config")))?.join("systemd/user"))
+    let config = around.absolute(b"XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")));
+    Some(config?.join("systemd/user"))
 }
 
 fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {

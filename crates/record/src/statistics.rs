@@ -61,6 +61,18 @@ pub enum Verdict {
     CannotTell(Option<usize>),
 }
 
+impl Verdict {
+    /// Returns its name, as it is written and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Less => "less",
+            Verdict::More => "more",
+            Verdict::Equal => "equal",
+            Verdict::CannotTell(_) => "cannot tell",
+        }
+    }
+}
+
 /// Returns the estimate for paired samples, or `None` if there are none or a sample is not above
 /// zero.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Estimate> {

@@ -139,7 +139,8 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, DecodeError> {
     Ok(unpacked)
 }
 
-fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
+/// Returns `count`, or an error if it is more than `most`.
+pub(crate) fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
     if count > most { Err(DecodeError::Damaged) } else { Ok(count) }
 }
 

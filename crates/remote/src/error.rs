@@ -95,9 +95,10 @@ impl Trouble {
 }
 
 /// An error of a remote.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
     /// A URL that is malformed or not supported.
+    #[error("{url}: {part}: {why}")]
     Url {
         /// The URL, without credentials.
         url: String,
@@ -107,6 +108,7 @@ pub enum RemoteError {
         why: String,
     },
     /// A request to a remote failed.
+    #[error("{remote}: {}{}: {why}", key.map(|key| format!("{key}: ")).unwrap_or_default(), trouble.word())]
     Failed {
         /// The remote: its URL without credentials.
         remote: Arc<str>,
@@ -118,6 +120,7 @@ pub enum RemoteError {
         why: String,
     },
     /// A local file could not be written after a download, or could not be read for an upload.
+    #[error("{key}: {source}")]
     Here {
         /// The object.
         key: Key,
@@ -211,26 +214,4 @@ fn tls_advice(why: &str) -> Option<&'static str> {
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").chars().take(300).collect()
-}
-
-impl fmt::Display for RemoteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RemoteError::Url { url, part, why } => write!(f, "{url}: {part}: {why}"),
-            RemoteError::Failed { remote, key: Some(key), trouble, why } => {
-                write!(f, "{remote}: {key}: {}: {why}", trouble.word())
-            }
-            RemoteError::Failed { remote, key: None, trouble, why } => write!(f, "{remote}: {}: {why}", trouble.word()),
-            RemoteError::Here { key, source } => write!(f, "{key}: {source}"),
-        }
-    }
-}
-
-impl Error for RemoteError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            RemoteError::Here { source, .. } => Some(&**source),
-            RemoteError::Url { .. } | RemoteError::Failed { .. } => None,
-        }
-    }
 }

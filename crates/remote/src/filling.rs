@@ -5,8 +5,9 @@
 use crate::record::Item;
 use bytes::Bytes;
 use larder_model::Digest;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// The most copies that run at once.
@@ -36,13 +37,9 @@ impl Default for Filling {
 }
 
 impl Filling {
-    pub(crate) fn noted(&self) -> MutexGuard<'_, VecDeque<Noted>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn note(&self, new: Noted) {
         let size = |known: &Noted| known.item.bytes.as_ref().map_or(0, Bytes::len);
-        let mut noted = self.noted();
+        let mut noted = self.noted.lock();
         noted.retain(|known| (known.weak, known.item.strong) != (new.weak, new.item.strong));
         noted.push_back(new);
         let mut bytes: usize = noted.iter().map(size).sum();
@@ -52,7 +49,7 @@ impl Filling {
     }
 
     pub(crate) fn take(&self, weak: &Digest, strong: &Digest) -> Option<Noted> {
-        let mut noted = self.noted();
+        let mut noted = self.noted.lock();
         let at = noted.iter().position(|known| (known.weak, known.item.strong) == (*weak, *strong))?;
         noted.remove(at)
     }

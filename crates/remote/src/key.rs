@@ -19,20 +19,21 @@ pub const LAYOUT: u8 = 1;
 
 /// The kind of an object. It is part of the object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum ObjectKind {
     /// A blob, named by its BLAKE3 digest. It never changes.
-    Blob,
+    Blob = b'b',
     /// A list of records, named by weak fingerprint. It grows.
-    Manifest,
+    Manifest = b'm',
     /// A list of images, named by the digest of a key or of a prefix of keys. It grows.
-    Images,
+    Images = b'i',
     /// A list of the weak fingerprints that builds used, named by a digest of the commit. It grows.
-    Used,
+    Used = b'u',
     /// A part of an object that is too large for one value of the service, or an object that
     /// belongs to another one (see [`Key::part`]).
-    Part,
+    Part = b'p',
     /// An index of packs, named by a digest of the day (`stack/pack_index.rs`). It grows.
-    Index,
+    Index = b'x',
 }
 
 impl ObjectKind {
@@ -52,14 +53,7 @@ impl ObjectKind {
 
     /// Returns the letter that stands for it in names.
     pub fn letter(self) -> char {
-        match self {
-            ObjectKind::Blob => 'b',
-            ObjectKind::Manifest => 'm',
-            ObjectKind::Images => 'i',
-            ObjectKind::Used => 'u',
-            ObjectKind::Part => 'p',
-            ObjectKind::Index => 'x',
-        }
+        char::from(self as u8)
     }
 
     /// Returns true if all objects of this name have the same bytes, so that it does not matter

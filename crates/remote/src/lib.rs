@@ -55,12 +55,12 @@ pub use key::{Key, LAYOUT, ObjectKind};
 pub use leaf::memory::Memory;
 pub use options::{Options, Variables};
 pub use publish::Published;
-pub use remote::{Abilities, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
+pub use remote::{Abilities, Answer, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
 pub use remotes::{One, Remotes, Sink};
 pub use sign::{Keys, NotAKey};
 pub use stack::{
-    Asked, Breaker, BreakerPolicy, BreakerState, Counts, Fault, Faults, Limit, Log, PackPolicy, Packs, Parts, Retry,
-    RetryPolicy, SIZE_CLASSES, Stall, Sum, Switch, Verify,
+    Asked, Breaker, BreakerPolicy, BreakerState, Counts, Limit, Log, PackPolicy, Packs, Parts, Retry, RetryPolicy,
+    SIZE_CLASSES, Stall, Sum, Switch, Verify,
 };
 pub use tally::{Share, Tally};
 pub use url::{Headers, Login, RemoteUrl, Service, Tls};
@@ -99,7 +99,7 @@ pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteEr
     Ok(stacked(leaf(url, options)?, &Options { requests_max, ..options.clone() }))
 }
 
-/// Puts all decorators of `stack/` but `parts` and `fault` around a service.
+/// Puts all decorators of `stack/` but `parts` around a service.
 pub fn stacked(leaf: Arc<dyn Remote>, options: &Options) -> Connected {
     let patient = Stall::new(leaf, options.stall);
     let limited = Limit::new(Arc::new(patient), options.requests_max);

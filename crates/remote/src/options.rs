@@ -36,6 +36,13 @@ pub struct Options {
     pub packs: PackPolicy,
 }
 
+impl Options {
+    /// Returns the value of an environment variable, unless it is empty.
+    pub(crate) fn set(&self, name: &str) -> Option<String> {
+        (self.variable)(name).filter(|value| !value.is_empty())
+    }
+}
+
 impl Default for Options {
     /// Returns options without environment and keys, and with a fixed seed.
     fn default() -> Self {

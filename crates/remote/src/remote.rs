@@ -10,8 +10,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 /// The answer to a fetch: `None` if there is no such object, else its size in bytes, if the service
 /// says it, and its bytes.
 pub type Fetched = Option<(Option<u64>, Body)>;
+/// The future answer to a request.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, RemoteError>>;
 
-/// How many requests the default implementation of a batch has under way at once.
+/// How many requests of a batch are under way at once.
 const BATCH_REQUESTS_MAX: usize = 64;
 /// The most bytes of an object in a batch. Such objects are held in memory as a whole.
 pub const SMALL_BYTES_MAX: u64 = 1 << 20;
@@ -111,49 +113,55 @@ pub trait Remote: Send + Sync {
     fn abilities(&self) -> Abilities;
 
     /// Fetches an object.
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>>;
+    fn get(&self, key: Key) -> Answer<'_, Fetched>;
 
     /// Stores an object of `size` bytes.
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>>;
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored>;
 
     /// Returns for each key whether the object exists.
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>>;
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>>;
 
     /// Fetches objects of at most [`SMALL_BYTES_MAX`] bytes each, in the order of their keys. Fails
     /// with [`Trouble::TooLarge`] if one of them is larger.
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         let one = move |key: Key| async move {
             match self.get(key).await? {
                 None => Ok(None),
                 Some((_, body)) => collect(self.name(), key, body, SMALL_BYTES_MAX).await.map(Some),
             }
         };
-        Box::pin(stream::iter(keys.iter().copied().map(one)).buffered(BATCH_REQUESTS_MAX).try_collect())
+        Box::pin(each(keys.iter().copied(), one))
     }
 
     /// Stores objects of at most [`SMALL_BYTES_MAX`] bytes each. Returns one outcome for each. If
     /// it fails, some of them may have been stored.
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         let one = move |(key, bytes): &'a (Key, Bytes)| self.put(*key, bytes.len() as u64, whole(bytes.clone()), how);
-        Box::pin(stream::iter(objects).map(one).buffered(BATCH_REQUESTS_MAX).try_collect())
+        Box::pin(each(objects, one))
     }
 
     /// Fetches a small object with its version. Requires [`Abilities::swap`].
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })
     }
 
     /// Replaces a small object if it is still the version `seen`, or creates it if `seen` is `None`
     /// and it does not exist. Returns false, and changes nothing, if it is another version.
     /// Requires [`Abilities::swap`].
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         drop((bytes, seen));
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })
     }
+}
+
+/// Asks for each item, a few at once, and returns the answers in the order of the items.
+pub(crate) fn each<I: IntoIterator, T, F: Future<Output = Result<T, RemoteError>>>(
+    items: I,
+    ask: impl FnMut(I::Item) -> F,
+) -> impl Future<Output = Result<Vec<T>, RemoteError>> {
+    // Collected first: a future that holds the closure across an await is not `Send`.
+    let asked: Vec<F> = items.into_iter().map(ask).collect();
+    stream::iter(asked).buffered(BATCH_REQUESTS_MAX).try_collect()
 }
 
 fn cannot_swap(name: &str, key: Key) -> RemoteError {

@@ -18,9 +18,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -165,13 +166,8 @@ impl Remotes {
     ///
     /// Fails if no remote answered. Once one remote has answered, the others are waited for only
     /// for a limited time: see `One::patience` and `GRACE_MIN`. Being late counts as a failure for
-    /// the breaker.
-    pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
-        Ok(self.manifest_from(weak).await?.map(|found| found.0))
-    }
-
-    /// Like [`Remotes::manifest`]; also returns the number of the nearest remote that has a record.
-    pub async fn manifest_from(&self, weak: &Digest) -> Result<Option<(Vec<u8>, usize)>, RemoteError> {
+    /// the breaker. Also returns the number of the nearest remote that has a record.
+    pub async fn manifest(&self, weak: &Digest) -> Result<Option<(Vec<u8>, usize)>, RemoteError> {
         let mut answers: Vec<Option<Vec<(Item, Bytes)>>> = vec![None; self.all.len()];
         let mut waited: Vec<usize> = (0..self.all.len()).collect();
         let mut asked: FuturesUnordered<_> = self
@@ -239,19 +235,9 @@ impl Remotes {
     /// `into`.
     ///
     /// If a remote fails or sends wrong bytes, the next one is tried. Every remote but the last has
-    /// a limited time for its first bytes. Returns false if no remote has the blob. After false or
-    /// an error the bytes in `into` are meaningless.
-    pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
-        Ok(self.blob_from(digest, size, into).await?.is_some())
-    }
-
-    /// Like [`Remotes::blob`], but returns the number of the remote that the blob came from.
-    pub async fn blob_from(
-        &self,
-        digest: &Digest,
-        size: u64,
-        into: &mut dyn Sink,
-    ) -> Result<Option<usize>, RemoteError> {
+    /// a limited time for its first bytes. Returns the number of the remote that the blob came from.
+    /// Without one, or after an error, the bytes in `into` are meaningless.
+    pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<Option<usize>, RemoteError> {
         let key = Key::blob(*digest);
         let mut trouble = None;
         for (at, one) in self.all.iter().enumerate() {
@@ -285,12 +271,8 @@ impl Remotes {
         trouble.map_or(Ok(None), Err)
     }
 
-    fn wrong(&self) -> MutexGuard<'_, HashSet<(String, Digest)>> {
-        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note_wrong(&self, remote: &dyn Remote, digest: Digest) {
-        let mut wrong = self.wrong();
+        let mut wrong = self.wrong.lock();
         if wrong.len() < WRONG_MAX {
             wrong.insert((remote.name().to_owned(), digest));
         }
@@ -298,13 +280,13 @@ impl Remotes {
 
     /// Returns true if a remote has returned wrong bytes for a blob.
     pub(crate) fn is_wrong(&self, remote: &dyn Remote, digest: Digest) -> bool {
-        let wrong = self.wrong();
+        let wrong = self.wrong.lock();
         !wrong.is_empty() && wrong.contains(&(remote.name().to_owned(), digest))
     }
 
     /// Notes that a wrong blob was replaced.
     pub(crate) fn note_mended(&self, remote: &dyn Remote, digest: Digest) {
-        self.wrong().remove(&(remote.name().to_owned(), digest));
+        self.wrong.lock().remove(&(remote.name().to_owned(), digest));
     }
 
     /// Returns true if signatures are required but our own records are not signed.

@@ -38,16 +38,9 @@ pub struct Keys {
 }
 
 /// A text that is not a key. The error does not quote the text, because it may be a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a key: 64 hexadecimal digits are expected")]
 pub struct NotAKey;
-
-impl fmt::Display for NotAKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a key: 64 hexadecimal digits are expected")
-    }
-}
-
-impl std::error::Error for NotAKey {}
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

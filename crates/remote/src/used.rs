@@ -21,7 +21,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use larder_model::{DecodeError, Digest, Reader, Single, Writer};
 
-use crate::bundle::{PACKED_AT_ONCE_BYTES, Piece, RECORDS_MAX, Unpacked, Whole, pack, unpack};
+use crate::bundle::{PACKED_AT_ONCE_BYTES, Piece, RECORDS_MAX, Unpacked, Whole, limited, pack, unpack};
 use crate::items::get_one;
 use crate::remotes::One;
 use crate::tally::Share;
@@ -154,10 +154,6 @@ impl Bundle {
             w.bytes.extend_from_slice(hint);
         }
     }
-}
-
-fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
-    if count > most { Err(DecodeError::Damaged) } else { Ok(count) }
 }
 
 impl Remotes {

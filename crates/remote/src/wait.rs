@@ -1,9 +1,9 @@
 //! Waits with jitter, so that clients that failed at the same moment do not all retry at the same
 //! moment.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// A source of random waits, made from one seed.
 pub(crate) struct Wait {
@@ -17,7 +17,7 @@ impl Wait {
 
     /// Returns a number below `count` (SplitMix64).
     pub(crate) fn below(&self, count: u64) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -30,6 +30,11 @@ pub fn larder() -> &'static Path {
     })
 }
 
+/// Returns the path of `larder` as a word of a command line.
+pub fn larder_text() -> &'static str {
+    larder().to_str().expect("the path of larder is not UTF-8")
+}
+
 /// Returns the path of the release build that `cargo xtask build` made, if there is one.
 fn placed() -> Option<PathBuf> {
     let path = workspace().join("target/larder/larder");

@@ -29,17 +29,17 @@ mod server;
 mod terminal;
 mod tree;
 
-pub use binaries::{cargo, larder, workspace};
+pub use binaries::{cargo, larder, larder_text, workspace};
 pub use golden::{golden, golden_bytes};
 pub use older::older;
 pub use outcome::Counters;
-pub use place::Place;
+pub use place::{Place, files_below, set_mode};
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use proxy::{Proxy, Way};
 pub use run::{Ran, Run};
 pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, make_certificates, program};
 pub use terminal::{on_terminal, typed_on_terminal, wholly_on_terminal};
-pub use tree::{Entry, Kind, Tree};
+pub use tree::{Tree, TreeEntry, TreeKind};
 
 /// Ends the test here and prints why it is skipped, unless the probe is true.
 #[macro_export]

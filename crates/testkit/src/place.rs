@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use crate::{Counters, Ran, Run, Tree, larder};
+use crate::{Counters, Ran, Run, Tree, larder, larder_text};
 
 /// The `PATH` of every command in a place.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -20,6 +20,22 @@ const AGE: Duration = Duration::from_secs(3600);
 /// coarsest file system. Without it, larder would not record an input as new as the run, and would
 /// not use so young an entry of the stat cache.
 const SETTLE: Duration = Duration::from_millis(30);
+
+/// Sets the permissions of a file or directory.
+pub fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
+}
+
+/// Returns all files below a directory, in order. Links are not followed.
+pub fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
+        if path.is_dir() && !path.is_symlink() { found.extend(files_below(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
 
 /// A directory in which a test runs. It is removed when the value is dropped.
 pub struct Place {
@@ -73,7 +89,7 @@ impl Place {
         fs::create_dir_all(path.parent().expect("the path has no parent directory"))
             .expect("cannot create the parent directory");
         fs::write(path, bytes).expect("cannot write the file");
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
+        set_mode(path, mode);
         let file = fs::File::open(path).expect("cannot open the file");
         file.set_modified(SystemTime::now() - AGE).expect("cannot set the mtime");
         path.to_owned()
@@ -127,6 +143,31 @@ impl Place {
         self.run(&whole)
     }
 
+    /// Returns a command that runs a subcommand of larder.
+    pub fn word(&self, words: &[&str]) -> Run {
+        self.run(&[&[larder_text()], words].concat())
+    }
+
+    /// Returns a command that runs a subcommand of `larder image`.
+    pub fn image(&self, words: &[&str]) -> Run {
+        self.word(&[&["image"], words].concat())
+    }
+
+    /// Gives a command the tools of Rust, which are in the real home directory, where rustup must
+    /// find them.
+    pub fn with_cargo(&self, run: Run) -> Run {
+        let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is not set"));
+        let rustup = std::env::var_os("RUSTUP_HOME").map_or(home.join(".rustup"), PathBuf::from);
+        let path = format!("{}:{PATH}", home.join(".cargo/bin").display());
+        run.env("RUSTUP_HOME", rustup).env("CARGO_HOME", self.path("cargo")).env("PATH", path)
+    }
+
+    /// Returns the number of mounts below `work`.
+    pub fn mounts(&self) -> usize {
+        let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
+        all.lines().filter(|line| line.contains(&self.text("work"))).count()
+    }
+
     /// Waits until files written so far are clearly older than anything that follows.
     pub fn settle(&self) {
         std::thread::sleep(SETTLE);
@@ -134,7 +175,7 @@ impl Place {
 
     /// Returns the counters of this place's store.
     pub fn counters(&self) -> Counters {
-        Counters::parse(&self.run(&[larder().as_os_str(), "stats".as_ref(), "--json".as_ref()]).run().ends(0).stdout)
+        Counters::parse(&self.word(&["stats", "--json"]).run().ends(0).stdout)
     }
 
     /// Runs a command and returns what was counted, for example `hit`, `miss:clock` or

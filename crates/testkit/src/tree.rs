@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 /// One path in a tree, with the properties that two runs must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// The permission bits, including set-user-ID, set-group-ID and sticky.
     pub mode: u32,
     /// The type and content.
-    pub kind: Kind,
+    pub kind: TreeKind,
 }
 
 /// The type and content of a path.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum TreeKind {
     /// A regular file with these bytes.
     File(Vec<u8>),
     /// A symbolic link with this target.
@@ -30,17 +30,17 @@ pub enum Kind {
 
 /// The paths below a directory, relative to it, and what is at each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tree(pub BTreeMap<PathBuf, Entry>);
+pub struct Tree(pub BTreeMap<PathBuf, TreeEntry>);
 
-impl std::fmt::Debug for Kind {
+impl std::fmt::Debug for TreeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Kind::File(bytes) => {
+            TreeKind::File(bytes) => {
                 write!(f, "{} bytes: {}", bytes.len(), String::from_utf8_lossy(&bytes[..bytes.len().min(60)]))
             }
-            Kind::Link(target) => write!(f, "→ {}", target.display()),
-            Kind::Directory => f.write_str("directory"),
-            Kind::Other => f.write_str("special"),
+            TreeKind::Link(target) => write!(f, "→ {}", target.display()),
+            TreeKind::Directory => f.write_str("directory"),
+            TreeKind::Other => f.write_str("special"),
         }
     }
 }
@@ -59,13 +59,13 @@ impl Tree {
             let path = top.join(&relative);
             let meta = fs::symlink_metadata(&path).expect("cannot stat the file");
             let kind = match meta.file_type() {
-                kind if kind.is_file() => Kind::File(fs::read(&path).expect("cannot read the file")),
-                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("cannot read the link")),
-                kind if kind.is_dir() => Kind::Directory,
-                _ => Kind::Other,
+                kind if kind.is_file() => TreeKind::File(fs::read(&path).expect("cannot read the file")),
+                kind if kind.is_symlink() => TreeKind::Link(fs::read_link(&path).expect("cannot read the link")),
+                kind if kind.is_dir() => TreeKind::Directory,
+                _ => TreeKind::Other,
             };
-            let is_directory = kind == Kind::Directory;
-            self.0.insert(relative.clone(), Entry { mode: meta.mode() & 0o7777, kind });
+            let is_directory = kind == TreeKind::Directory;
+            self.0.insert(relative.clone(), TreeEntry { mode: meta.mode() & 0o7777, kind });
             if is_directory {
                 self.read(top, &relative);
             }
@@ -79,7 +79,7 @@ impl Tree {
             if self.0.get(relative) != Some(entry) {
                 let path = top.join(relative);
                 let removed =
-                    if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+                    if entry.kind == TreeKind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
                 // A directory of which only the mode changed cannot be removed if it is not empty,
                 // and stays.
                 assert!(removed.is_ok() || self.0.contains_key(relative), "{}: cannot remove it", path.display());
@@ -89,13 +89,15 @@ impl Tree {
             if now.0.get(relative) != Some(entry) {
                 let path = top.join(relative);
                 match &entry.kind {
-                    Kind::File(bytes) => fs::write(&path, bytes).expect("cannot write the file"),
-                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("cannot create the link"),
-                    Kind::Directory if path.is_dir() => {}
-                    Kind::Directory => fs::create_dir(&path).expect("cannot create the directory"),
-                    Kind::Other => panic!("{}: cannot restore a special file", path.display()),
+                    TreeKind::File(bytes) => fs::write(&path, bytes).expect("cannot write the file"),
+                    TreeKind::Link(target) => {
+                        std::os::unix::fs::symlink(target, &path).expect("cannot create the link")
+                    }
+                    TreeKind::Directory if path.is_dir() => {}
+                    TreeKind::Directory => fs::create_dir(&path).expect("cannot create the directory"),
+                    TreeKind::Other => panic!("{}: cannot restore a special file", path.display()),
                 }
-                if !matches!(entry.kind, Kind::Link(_)) {
+                if !matches!(entry.kind, TreeKind::Link(_)) {
                     fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("cannot set the mode");
                 }
             }
@@ -105,7 +107,7 @@ impl Tree {
     /// Returns the content of the file at `relative`. Panics if it is not a regular file.
     pub fn bytes(&self, relative: &str) -> &[u8] {
         match self.0.get(Path::new(relative)).map(|entry| &entry.kind) {
-            Some(Kind::File(bytes)) => bytes,
+            Some(TreeKind::File(bytes)) => bytes,
             other => panic!("{relative} is not a regular file: {other:?}"),
         }
     }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use larder_testkit::{Counters, Kind, Place, Tree, has, larder, probe_skip, workspace};
+use larder_testkit::{Counters, Place, Tree, TreeKind, has, larder, probe_skip, workspace};
 
 /// The builds with larder, and the fewest commands of each that must hit. Raise the numbers when
 /// larder improves.
@@ -58,7 +58,7 @@ impl Bazel {
         self.run("test", &[&compiler, "//cc/..."]).ends(0);
         let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("Bazel built nothing");
         let mut tree = Tree::of(&made);
-        tree.0.retain(|_, entry| matches!(entry.kind, Kind::File(_)));
+        tree.0.retain(|_, entry| matches!(entry.kind, TreeKind::File(_)));
         assert!(tree.0.keys().filter(|path| path.extension().is_some_and(|end| end == "o")).count() >= 4, "{tree:?}");
         tree
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use larder_testkit::{Place, Ran, is_full, larder};
+use larder_testkit::{Place, Ran, files_below, is_full, larder_text};
 
 /// Standard output and the object are stored as blobs; the depfile and standard error are kept
 /// inside the record.
@@ -26,16 +26,6 @@ struct Bench {
     plain: [Given; 2],
     kept: Vec<(PathBuf, Vec<u8>)>,
     runs: usize,
-}
-
-fn files(store: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("cannot list the directory") {
-        let path = entry.expect("cannot list the directory").path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
 }
 
 /// Runs one of the two commands, and removes its outputs.
@@ -63,7 +53,7 @@ impl Bench {
             SOURCES.iter().for_each(|source| bench.right(source, "before any damage"));
         }
         let store = bench.place.path("store");
-        bench.kept = files(&store)
+        bench.kept = files_below(&store)
             .into_iter()
             .map(|path| (path.clone(), fs::read(path).expect("cannot read the file")))
             .collect();
@@ -75,7 +65,7 @@ impl Bench {
     #[track_caller]
     fn right(&mut self, source: &str, what: &str) {
         let at = SOURCES.iter().position(|known| *known == source).expect("an unknown source");
-        let given = given(&self.place, &[larder().to_str().expect("not UTF-8")], source);
+        let given = given(&self.place, &[larder_text()], source);
         self.runs += 1;
         assert!(
             given == self.plain[at],
@@ -172,7 +162,7 @@ fn sweep(what: &str, damage: impl Fn(&mut Vec<u8>, usize)) {
         }
     }
     println!("{what}: {damaged} bytes, {} runs", bench.runs);
-    let fsck = bench.place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run();
+    let fsck = bench.place.word(&["fsck"]).run();
     assert_eq!(fsck.code, Some(0), "every file was restored: {fsck:?}");
 }
 
@@ -238,7 +228,7 @@ fn files_are_something_else() {
             for _ in 0..2 {
                 bench.right(user, &format!("{} is {what}", path.display()));
             }
-            let words = [larder().to_str().expect("not UTF-8"), "fsck", "--repair"];
+            let words = [larder_text(), "fsck", "--repair"];
             let fsck = bench.place.run(&words).run();
             assert!(matches!(fsck.code, Some(0 | 1)), "{} is {what}: {fsck:?}", path.display());
             bench.put_back();

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Ran, has, is_full, larder, probe_skip};
+use larder_testkit::{Place, Ran, has, is_full, larder_text, probe_skip};
 
 const CROWD: usize = 64;
 /// Limits below the size of one record, so that every eviction removes all it may.
@@ -25,7 +25,7 @@ fn duration() -> Duration {
 
 /// Starts larder with an empty standard input, as a build tool does.
 fn start(place: &Place, directory: &Path, words: &[&str]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
+    let whole = [&[larder_text()], words].concat();
     let mut command = place.run(&whole).cwd(directory).command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("cannot start the command")

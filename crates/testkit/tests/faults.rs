@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use larder_testkit::{Place, Ran, Run, is_full, larder, probe_skip};
+use larder_testkit::{Place, Ran, Run, is_full, larder_text, probe_skip};
 
 /// The tool reads an input, prints to both streams, and ends with an unusual exit code. Its object
 /// is stored as a blob, and its other output is kept inside the record.
@@ -115,7 +115,7 @@ impl Bench {
     }
 
     fn compile(&self) -> Run {
-        self.place.run(&[larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"])
+        self.place.word(&["./mycc", "-c", "x.c", "-o", "x.o"])
     }
 
     /// Runs larder under strace, with a fault in one call if `call` names one. Returns the result
@@ -129,7 +129,7 @@ impl Bench {
         if call.is_some() {
             words.extend(["-e", &inject]);
         }
-        let (log_text, larder) = (log.to_str().expect("not UTF-8"), larder().to_str().expect("not UTF-8"));
+        let (log_text, larder) = (log.to_str().expect("not UTF-8"), larder_text());
         words.extend(["-o", log_text, larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
         let ran = self.place.run(&words).ends_within(HANGS).unwrap_or_else(|hung| panic!("{hung}"));
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();

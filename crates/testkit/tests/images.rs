@@ -4,15 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, Run, Tree, larder};
+use larder_testkit::{Place, Ran, Run, Tree, files_below, larder, larder_text};
 use serde_json::Value;
 
 const KEY: &str = "deps-{{os}}-{{hash lock}}";
-
-fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
-    place.run(&argv)
-}
 
 fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:#?}"))
@@ -35,20 +30,20 @@ fn project() -> Place {
 fn exact_fallback_and_miss() {
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
-    let miss = image(&place, &["restore", "--key", KEY, "--json"]).run().ends(11);
+    let miss = place.image(&["restore", "--key", KEY, "--json"]).run().ends(11);
     assert_eq!(json(&miss)["outcome"], "miss");
-    let said = image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    let said = place.image(&["save", "--key", KEY, "deps"]).run().quiet();
     assert!(said.starts_with("saved deps-linux-") && said.contains("3 files"), "{said}");
     fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
-    let exact = image(&place, &["restore", "--key", KEY, "--json"]).run().ends(0);
+    let exact = place.image(&["restore", "--key", KEY, "--json"]).run().ends(0);
     assert_eq!((json(&exact)["outcome"].as_str(), json(&exact)["files"].as_u64()), (Some("exact"), Some(3)));
     assert_eq!(Tree::of(&place.path("work/deps")), before);
     place.put("lock", "two");
     let words = ["restore", "--key", KEY, "--fallback", "no-", "--fallback", "deps-{{os}}-", "other"];
-    let fallback = image(&place, &words).run().ends(10);
+    let fallback = place.image(&words).run().ends(10);
     assert!(fallback.stdout.starts_with("fallback: deps-linux-"), "{fallback:#?}");
     assert_eq!(Tree::of(&place.path("work/other")), before);
-    image(&place, &["restore", "--key", KEY, "--policy", "push"]).run().ends(11);
+    place.image(&["restore", "--key", KEY, "--policy", "push"]).run().ends(11);
 }
 
 #[test]
@@ -58,36 +53,36 @@ fn what_is_missing_is_made_and_saved() {
     let words =
         ["restore", "--key", KEY, "--if-missing", "mkdir deps && echo made > deps/x && echo run >> log", "deps"];
     for _ in 0..3 {
-        image(&place, &words).run().ends(0);
+        place.image(&words).run().ends(0);
         assert_eq!(fs::read(place.path("work/deps/x")).expect("cannot read the file"), b"made\n");
         fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     }
     assert_eq!(place.read("log"), b"run\n");
     let failing = ["restore", "--key", "other-1", "--if-missing", "exit 7", "deps"];
-    image(&place, &failing).run().ends(7);
-    image(&place, &["show", "other-1"]).run().ends(11);
+    place.image(&failing).run().ends(7);
+    place.image(&["show", "other-1"]).run().ends(11);
     let pulled = ["restore", "--key", "other-1", "--policy", "pull", "--if-missing", "mkdir deps", "deps"];
-    image(&place, &pulled).run().ends(0);
-    image(&place, &["show", "other-1"]).run().ends(11);
-    let read_only = image(&place, &["save", "--key", "other-1", "deps"]).env("LARDER_READ_ONLY", "1").run().ends(0);
+    place.image(&pulled).run().ends(0);
+    place.image(&["show", "other-1"]).run().ends(11);
+    let read_only = place.image(&["save", "--key", "other-1", "deps"]).env("LARDER_READ_ONLY", "1").run().ends(0);
     assert!(read_only.stdout.contains("LARDER_READ_ONLY"), "{read_only:#?}");
-    image(&place, &["show", "other-1"]).run().ends(11);
+    place.image(&["show", "other-1"]).run().ends(11);
 }
 
 #[test]
 fn trouble_is_a_miss_unless_it_is_strict() {
     let place = project();
-    image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
-    let in_the_way = image(&place, &["restore", "--key", KEY]).run().ends(11);
+    place.image(&["save", "--key", KEY, "deps"]).run().quiet();
+    let in_the_way = place.image(&["restore", "--key", KEY]).run().ends(11);
     assert!(in_the_way.stderr.contains("--replace"), "{in_the_way:#?}");
     assert!(
         in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be provided\n")
     );
-    image(&place, &["restore", "--key", KEY, "--strict"]).run().ends(1);
-    image(&place, &["restore", "--key", KEY, "--replace"]).run().ends(0);
-    let gone = image(&place, &["save", "--key", "k-1", "none"]).run().ends(0);
+    place.image(&["restore", "--key", KEY, "--strict"]).run().ends(1);
+    place.image(&["restore", "--key", KEY, "--replace"]).run().ends(0);
+    let gone = place.image(&["save", "--key", "k-1", "none"]).run().ends(0);
     assert!(gone.stderr.contains("none") && gone.stderr.matches("os error").count() == 1, "{gone:#?}");
-    image(&place, &["save", "--key", "k-1", "--strict", "none"]).run().ends(1);
+    place.image(&["save", "--key", "k-1", "--strict", "none"]).run().ends(1);
     for (words, piece) in [
         (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
         (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
@@ -96,7 +91,7 @@ fn trouble_is_a_miss_unless_it_is_strict() {
         (&["save", "--key", "k-1", "--strict", "deps", "deps/a"], "deps/a lies in deps"),
         (&["save", "--key", "k-1", "--strict", "lock", "./lock"], "lock lies in"),
     ] {
-        let wrong = image(&place, words).run().ends(1);
+        let wrong = place.image(words).run().ends(1);
         assert!(wrong.stderr.contains(piece) && wrong.stderr.lines().count() == 1, "{wrong:#?}");
     }
 }
@@ -116,7 +111,7 @@ fn an_image_goes_below_the_working_directory_only() {
     place.put(".git/hooks/pre-commit", "evil");
     place.put("linked/x", "evil");
     place.put("fine/x", "fine");
-    let at_home = |words: &[&str]| image(&place, words).env("HOME", &home);
+    let at_home = |words: &[&str]| place.image(words).env("HOME", &home);
     let absolute = place.path("out/sub");
     let absolute = absolute.to_str().expect("not UTF-8");
     let ssh = home.join(".ssh");
@@ -163,24 +158,24 @@ fn an_image_goes_below_the_working_directory_only() {
 #[test]
 fn what_was_in_the_way_is_not_saved() {
     let place = project();
-    image(&place, &["save", "--key", "k-1", "deps"]).run().quiet();
+    place.image(&["save", "--key", "k-1", "deps"]).run().quiet();
     let good = Tree::of(&place.path("work/deps"));
     fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     for (key, fallback) in [("k-1", "none-"), ("k-2", "k-")] {
         place.put("deps/stale", "stale");
         let words = ["restore", "--key", key, "--fallback", fallback, "--if-missing", "touch deps/new", "deps"];
-        let ran = image(&place, &words).run().ends(0);
+        let ran = place.image(&words).run().ends(0);
         assert!(ran.stderr.contains("nothing is saved under k-") && ran.stderr.contains("--replace"), "{ran:#?}");
         assert!(place.path("work/deps/new").exists(), "the command ran");
         fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     }
-    image(&place, &["show", "k-2"]).run().ends(11);
-    image(&place, &["restore", "--strict", "--key", "k-1", "deps"]).run().quiet();
+    place.image(&["show", "k-2"]).run().ends(11);
+    place.image(&["restore", "--strict", "--key", "k-1", "deps"]).run().quiet();
     assert_eq!(Tree::of(&place.path("work/deps")), good);
     // With `--replace` the image is restored.
     place.put("deps/stale", "stale");
     let words = ["restore", "--key", "k-1", "--replace", "--if-missing", "touch deps/new", "deps"];
-    image(&place, &words).run().ends(0);
+    place.image(&words).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/deps")), good);
 }
 
@@ -188,14 +183,14 @@ fn what_was_in_the_way_is_not_saved() {
 #[test]
 fn what_was_moved_aside_is_put_back() {
     let place = project();
-    image(&place, &["save", "--key", "k", "deps"]).run().quiet();
+    place.image(&["save", "--key", "k", "deps"]).run().quiet();
     let left = "work/.larder-0123456789abcdef";
     for there in [false, true] {
         fs::create_dir_all(place.path(left).join("old")).expect("cannot create the directory");
         fs::write(place.path(left).join("old/file"), "hand-made").expect("cannot write the file");
         fs::write(place.path(left).join("belongs-to"), "mine").expect("cannot write the file");
         fs::remove_dir_all(place.path("work/other")).unwrap_or_default();
-        let ran = image(&place, &["restore", "--key", "k", "other"]).run().ends(0);
+        let ran = place.image(&["restore", "--key", "k", "other"]).run().ends(0);
         assert!(ran.stderr.contains(if there { "move them back" } else { "restored to its old state" }), "{ran:#?}");
         assert_eq!(place.path(left).join("old/file").exists(), there);
         assert_eq!(place.read("mine/file"), b"hand-made");
@@ -206,56 +201,54 @@ fn what_was_moved_aside_is_put_back() {
 fn the_working_directory_is_filled() {
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--key", "k", "."]).cwd(place.path("work/deps")).run().quiet();
+    place.image(&["save", "--key", "k", "."]).cwd(place.path("work/deps")).run().quiet();
     fs::create_dir(place.path("work/to")).expect("cannot create the directory");
     let number = || fs::metadata(place.path("work/to")).expect("cannot stat the file").ino();
     let first = number();
     let words = ["restore", "--strict", "--key", "k", "--replace", "."];
     for words in [&words[..4], &words] {
-        image(&place, words).cwd(place.path("work/to")).run().quiet();
+        place.image(words).cwd(place.path("work/to")).run().quiet();
         assert_eq!((Tree::of(&place.path("work/to")), number()), (before.clone(), first));
         place.put("to/new", "goes");
     }
-    image(&place, &["restore", "--strict", "--key", "k", "other/."]).run().quiet();
+    place.image(&["restore", "--strict", "--key", "k", "other/."]).run().quiet();
     assert_eq!(Tree::of(&place.path("work/other")), before);
 }
 
 #[test]
 fn images_are_listed_shown_and_dropped() {
     let place = project();
-    assert!(image(&place, &["list"]).run().quiet().contains("no images"));
-    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
-    image(&place, &["save", "--key", "b-1", "deps", "lock"]).run().quiet();
-    let listed = json(&image(&place, &["list", "--json"]).run().ends(0));
+    assert!(place.image(&["list"]).run().quiet().contains("no images"));
+    place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
+    place.image(&["save", "--key", "b-1", "deps", "lock"]).run().quiet();
+    let listed = json(&place.image(&["list", "--json"]).run().ends(0));
     let keys: Vec<&str> =
         listed["images"].as_array().expect("not a list").iter().filter_map(|i| i["key"].as_str()).collect();
     assert_eq!(keys, ["b-1", "a-1"]);
-    assert_eq!(
-        json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
-        Some(1)
-    );
-    assert!(image(&place, &["list", "c-"]).run().quiet().contains("starts with c-"));
-    let shown = image(&place, &["show", "b-1"]).run().quiet();
+    assert_eq!(json(&place.image(&["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len), Some(1));
+    assert!(place.image(&["list", "c-"]).run().quiet().contains("starts with c-"));
+    let shown = place.image(&["show", "b-1"]).run().quiet();
     assert!(shown.contains("all of it in the store") && shown.contains("lock"), "{shown}");
-    assert!(image(&place, &["drop", "a-1"]).run().quiet().contains("dropped a-1"));
-    image(&place, &["drop", "a-1"]).run().ends(11);
-    image(&place, &["restore", "--key", "a-1", "x"]).run().ends(11);
+    assert!(place.image(&["drop", "a-1"]).run().quiet().contains("dropped a-1"));
+    place.image(&["drop", "a-1"]).run().ends(11);
+    place.image(&["restore", "--key", "a-1", "x"]).run().ends(11);
     let words = ["restore", "--key", "b-1", "elsewhere"];
-    let unknown = image(&place, &words).run().ends(11);
+    let unknown = place.image(&words).run().ends(11);
     assert!(unknown.stderr.contains("holds deps, lock"), "{unknown:#?}");
-    let sound = place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run().quiet();
+    let sound = place.word(&["fsck"]).run().quiet();
     assert!(sound.contains("all sound"), "{sound}");
 }
 
 /// Returns a run as on another machine: it shares only the remote.
 fn elsewhere(place: &Place, words: &[&str]) -> Run {
-    image(place, words)
+    place
+        .image(words)
         .env("LARDER_DIR", place.path("second"))
         .env("LARDER_REMOTE", format!("file://{}", place.text("far")))
 }
 
 fn here(place: &Place, words: &[&str]) -> Run {
-    image(place, words).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
+    place.image(words).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
 }
 
 #[test]
@@ -275,13 +268,13 @@ fn another_machine_has_it_through_a_remote() {
     assert_eq!(Tree::of(&place.path("work/deps")), before);
     // Only the changed file is uploaded, even from a machine that never had the packs.
     place.put("deps/many/7", "other");
-    let again = image(&place, &["save", "--key", "d-x-1", "--json", "deps"]).env("LARDER_DIR", place.path("third"));
+    let again = place.image(&["save", "--key", "d-x-1", "--json", "deps"]).env("LARDER_DIR", place.path("third"));
     let again = again.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
     let new = json(&again)["new_bytes"].as_u64().expect("not a number");
     assert!(new < 200, "{again:#?}");
     fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     let words = ["restore", "--key", "d-x-1", "--json"];
-    let fresh = image(&place, &words).env("LARDER_DIR", place.path("fourth"));
+    let fresh = place.image(&words).env("LARDER_DIR", place.path("fourth"));
     let fresh = fresh.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
     assert_eq!(json(&fresh)["outcome"], "exact");
     assert_eq!(place.read("deps/many/7"), b"other");
@@ -367,13 +360,6 @@ fn a_remote_that_lies_restores_nothing() {
     assert!(!place.path("work/deps").exists());
 }
 
-/// Returns the number of mounts below `work`. A mount's processes end by themselves, so the test
-/// waits for none of them.
-fn mounts(place: &Place) -> usize {
-    let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
-    all.lines().filter(|line| line.contains(&place.text("work"))).count()
-}
-
 /// Returns for some paths: mode, number of hard links, mtime in seconds (squashfs stores no
 /// fractions), and owners.
 fn looks(place: &Place, top: &str) -> Vec<(u32, u64, i64, u32, u32)> {
@@ -400,27 +386,27 @@ fn an_image_is_mounted_and_written_to() {
         fs::set_permissions(place.path("work/deps"), fs::Permissions::from_mode(0o751)).expect("cannot set the mode");
         let before = Tree::of(&place.path("work/deps"));
         let looks = looks(&place, "deps");
-        image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+        place.image(&["save", "--key", KEY, "deps"]).run().quiet();
         let words = ["mount", "--key", KEY, "--via", via, "--strict", "--json", "one"];
-        let mounted = image(&place, &words).run();
+        let mounted = place.image(&words).run();
         if mounted.code == Some(1) {
             eprintln!("skipped: {via}: {}", mounted.stderr);
             continue;
         }
         assert_eq!(json(&mounted.ends(0))["via"], via);
-        image(&place, &["mount", "--key", KEY, "--via", via, "--strict", "two"]).run().ends(0);
+        place.image(&["mount", "--key", KEY, "--via", via, "--strict", "two"]).run().ends(0);
         let there = std::panic::catch_unwind(|| {
-            assert_eq!(mounts(&place), 2);
+            assert_eq!(place.mounts(), 2);
             assert_eq!(Tree::of(&place.path("work/one")), before);
             assert_eq!(self::looks(&place, "one"), looks);
             fs::write(place.path("work/one/many/7"), "ours").expect("cannot write the file");
             fs::remove_file(place.path("work/one/empty")).expect("cannot remove the file");
             assert_eq!(Tree::of(&place.path("work/two")), before, "each mount has its own changes");
         });
-        let unmounted = image(&place, &["unmount", "one", "two"]).run();
+        let unmounted = place.image(&["unmount", "one", "two"]).run();
         there.expect("the mounted tree differs from the saved one");
         unmounted.ends(0);
-        assert_eq!(mounts(&place), 0);
+        assert_eq!(place.mounts(), 0);
         assert!(!place.path("work/one").exists());
     }
 }
@@ -429,20 +415,20 @@ fn an_image_is_mounted_and_written_to() {
 fn a_mount_ends_with_the_process_that_it_is_for() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
     let place = project();
-    image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    place.image(&["save", "--key", KEY, "deps"]).run().quiet();
     let mut job = Command::new("sleep").arg("100").spawn().expect("cannot start the command");
     let pid = job.id().to_string();
-    let mounted = image(&place, &["mount", "--key", KEY, "--for", &pid, "--via", "mount", "--strict", "one"]).run();
-    let there = mounts(&place);
+    let mounted = place.image(&["mount", "--key", KEY, "--for", &pid, "--via", "mount", "--strict", "one"]).run();
+    let there = place.mounts();
     job.kill().and_then(|()| job.wait()).expect("cannot end the command");
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
     assert_eq!(there, 1);
     let ended = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        mounts(&place) == 0
+        place.mounts() == 0
     });
     assert!(ended, "the image is still mounted after its process ended");
-    let nobody = image(&place, &["mount", "--key", KEY, "--for", &pid, "--strict", "two"]).run();
+    let nobody = place.image(&["mount", "--key", KEY, "--for", &pid, "--strict", "two"]).run();
     assert!(nobody.code == Some(0) && nobody.stderr.contains("does not exist"), "unpacked: {nobody:#?}");
 }
 
@@ -462,7 +448,7 @@ fn saved_for_jobs() -> (Place, Tree) {
         place.put(&format!("deps/many/{number}"), format!("{number}").repeat(900));
     }
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    place.image(&["save", "--key", KEY, "deps"]).run().quiet();
     fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     (place, before)
 }
@@ -473,15 +459,15 @@ fn a_command_has_an_image_for_itself() {
     for via in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
         let (place, before) = saved_for_jobs();
         let words = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "sh", "-c", A_JOB];
-        let ran = image(&place, &words).run();
+        let ran = place.image(&words).run();
         if ran.code == Some(1) {
             eprintln!("skipped: {via}: {}", ran.stderr);
             continue;
         }
         assert_eq!(ran.ends(3).stdout, SEEN_BY_IT, "{via}");
-        assert_eq!((count(&place, "work/one"), mounts(&place)), (0, 0), "{via}: nothing may be left");
+        assert_eq!((count(&place, "work/one"), place.mounts()), (0, 0), "{via}: nothing may be left");
         let copy = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "cp", "-a", "one", "copy"];
-        image(&place, &copy).run().ends(0);
+        place.image(&copy).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}: the image must be unchanged");
     }
 }
@@ -489,29 +475,29 @@ fn a_command_has_an_image_for_itself() {
 #[test]
 fn a_command_runs_whatever_becomes_of_its_image() {
     let (place, before) = saved_for_jobs();
-    let ran = image(&place, &["run", "--key", "none", "one", "--", "sh", "-c", "echo ran; exit 4"]).run().ends(4);
+    let ran = place.image(&["run", "--key", "none", "one", "--", "sh", "-c", "echo ran; exit 4"]).run().ends(4);
     assert!(ran.stdout == "ran\n" && ran.stderr.contains("miss: nothing under none"), "{ran:#?}");
     let made = ["run", "--key", "k-2", "--if-missing", "mkdir made && echo x > made/x", "made", "--", "cat", "made/x"];
-    assert_eq!(image(&place, &made).run().ends(0).stdout, "x\n");
-    image(&place, &["show", "k-2"]).run().ends(0);
+    assert_eq!(place.image(&made).run().ends(0).stdout, "x\n");
+    place.image(&["show", "k-2"]).run().ends(0);
     let pulled = ["run", "--policy", "pull", "--key", "k-3", "--if-missing", "true", "made", "--", "cat", "made/x"];
-    assert_eq!(image(&place, &pulled).run().ends(0).stdout, "x\n");
-    image(&place, &["show", "k-3"]).run().ends(11);
-    image(&place, &["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
-    image(&place, &["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
+    assert_eq!(place.image(&pulled).run().ends(0).stdout, "x\n");
+    place.image(&["show", "k-3"]).run().ends(11);
+    place.image(&["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
+    place.image(&["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/there")), before);
     // A directory from an earlier run is in the way.
     place.put("there/a/index.js", "old");
     let again = ["run", "--key", KEY, "--via", "unpack", "there", "--", "cat", "there/a/index.js"];
-    let kept = image(&place, &again).run().ends(0);
+    let kept = place.image(&again).run().ends(0);
     assert!(kept.stdout == "old" && kept.stderr.contains("--replace"), "{kept:#?}");
-    let replaced = image(&place, &[&["run", "--replace"][..], &again[1..]].concat()).run().ends(0);
+    let replaced = place.image(&[&["run", "--replace"][..], &again[1..]].concat()).run().ends(0);
     assert_eq!((replaced.stdout.as_str(), Tree::of(&place.path("work/there"))), ("a", before));
-    let killed = image(&place, &["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run();
+    let killed = place.image(&["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run();
     assert_eq!((killed.code, killed.signal), (None, Some(15)), "{killed:#?}");
     let piped = ["run", "--key", KEY, "--", "sh", "-c", "yes | head -n 1"];
-    assert_eq!(image(&place, &piped).run().ends(0).stderr.lines().count(), 1, "a broken pipe must not be reported");
-    image(&place, &["run", "--key", KEY]).run().ends(2);
+    assert_eq!(place.image(&piped).run().ends(0).stderr.lines().count(), 1, "a broken pipe must not be reported");
+    place.image(&["run", "--key", KEY]).run().ends(2);
 }
 
 /// The user has no broker, so larder uses a new mount namespace with its own FUSE server, or
@@ -577,21 +563,13 @@ fn a_mount_brings_its_bytes_from_a_remote() {
 /// Removes every other pack of a remote directory, as a remote does that deletes unused objects.
 fn forget_packs(place: &Place) {
     let mut packs = Vec::new();
-    for entry in walk(&place.path("far")) {
+    for entry in files_below(&place.path("far")) {
         if fs::metadata(&entry).expect("cannot stat the file").len() > 100_000 {
             packs.push(entry);
         }
     }
     assert!(packs.len() > 3, "{packs:?}");
     packs.into_iter().step_by(2).for_each(|pack| fs::remove_file(pack).expect("cannot remove the file"));
-}
-
-/// Returns all files below a directory.
-fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(directory)
-        .expect("cannot list the directory")
-        .map(|entry| entry.expect("cannot list the directory").path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
 #[test]
@@ -705,27 +683,27 @@ fn what_a_job_touched_comes_first_for_the_next() {
 fn archives_go_in_and_out() {
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
     for file in ["x.tar.zst", "x.tar.lz4", "x.zip"] {
-        let out = json(&image(&place, &["export", "--key", "a-1", "--json", file]).run().ends(0));
+        let out = json(&place.image(&["export", "--key", "a-1", "--json", file]).run().ends(0));
         assert_eq!((out["outcome"].as_str(), out["archive_bytes"].as_u64() > Some(100)), (Some("exact"), true));
-        let said = image(&place, &["import", "--key", file, file]).run().quiet();
+        let said = place.image(&["import", "--key", file, file]).run().quiet();
         assert!(said.contains("3 files"), "{said}");
-        image(&place, &["import", "--key", "named", "--as", "other/deps", file]).run().quiet();
+        place.image(&["import", "--key", "named", "--as", "other/deps", file]).run().quiet();
         fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
-        image(&place, &["restore", "--key", file]).run().ends(0);
+        place.image(&["restore", "--key", file]).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/deps")), before, "{file}");
     }
-    image(&place, &["restore", "--key", "named"]).run().ends(0);
+    place.image(&["restore", "--key", "named"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/other/deps/deps")), before);
-    image(&place, &["export", "--key", "none", "y.tar"]).run().ends(11);
-    image(&place, &["export", "--key", "none", "--fallback", "a-", "y.tar"]).run().ends(10);
-    let odd = image(&place, &["export", "--key", "a-1", "y.rar"]).run().ends(1);
+    place.image(&["export", "--key", "none", "y.tar"]).run().ends(11);
+    place.image(&["export", "--key", "none", "--fallback", "a-", "y.tar"]).run().ends(10);
+    let odd = place.image(&["export", "--key", "a-1", "y.rar"]).run().ends(1);
     assert!(odd.stderr.contains(".tar.zst") && odd.stderr.lines().count() == 1, "{odd:#?}");
     place.put("cut.zip", "PK");
-    let cut = image(&place, &["import", "--key", "cut", "cut.zip"]).run().ends(1);
+    let cut = place.image(&["import", "--key", "cut", "cut.zip"]).run().ends(1);
     assert!(cut.stderr.contains("cut.zip") && cut.stderr.lines().count() == 1, "{cut:#?}");
-    image(&place, &["show", "cut"]).run().ends(11);
+    place.image(&["show", "cut"]).run().ends(11);
 }
 
 #[test]
@@ -734,8 +712,8 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     larder_testkit::probe_skip!(larder_testkit::has("setpriv"), "setpriv is not installed");
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
-    let program = larder().to_str().expect("not UTF-8");
+    place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
+    let program = larder_text();
     // A superuser without CAP_SYS_ADMIN cannot mount.
     let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount", "--json"];
     let mounted = place.run(&[&words[..], &["--key", "a-1", "there"]].concat()).run().ends(0);
@@ -757,7 +735,7 @@ fn a_socket_at_which_nobody_listens_is_no_broker() {
                   until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
                   test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
                   \"$0\" image unmount one";
-    let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("not UTF-8"), KEY];
+    let job = ["unshare", "--mount", "sh", "-c", script, larder_text(), KEY];
     let ran = place.run(&job).run();
     larder_testkit::probe_skip!(ran.code != Some(77), "no mount namespaces here: {}", ran.stderr);
     let ran = ran.ends(0);
@@ -767,12 +745,12 @@ fn a_socket_at_which_nobody_listens_is_no_broker() {
 #[test]
 fn what_is_not_mounted_needs_not_be_unmounted() {
     let place = project();
-    let unpacked = image(&place, &["unmount", "--strict", "deps"]).run().ends(0);
+    let unpacked = place.image(&["unmount", "--strict", "deps"]).run().ends(0);
     assert!(unpacked.stdout.contains("deps: no image is mounted there"), "{unpacked:#?}");
     assert!(place.path("work/deps/run").exists());
-    let none = image(&place, &["unmount", "none", "deps"]).run().ends(0);
+    let none = place.image(&["unmount", "none", "deps"]).run().ends(0);
     assert!(none.stderr.contains("none: not unmounted") && none.stdout.contains("deps"), "{none:#?}");
-    image(&place, &["unmount", "--strict", "none"]).run().ends(1);
+    place.image(&["unmount", "--strict", "none"]).run().ends(1);
 }
 
 /// Returns the names in `work`, which include directories that were moved aside.
@@ -789,10 +767,10 @@ fn what_cannot_be_mounted_replaces_nothing() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give up its rights");
     larder_testkit::probe_skip!(larder_testkit::has("setpriv"), "setpriv is not installed");
     let place = project();
-    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
     place.put("there/old", "old");
     let before = names(&place);
-    let program = larder().to_str().expect("not UTF-8");
+    let program = larder_text();
     let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount"];
     for path in ["there", "new"] {
         let more = ["--key", "a-1", "--strict", "--via", "mount", "--replace", path];
@@ -821,39 +799,39 @@ fn a_mount_replaces_what_is_there() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
     place.put("there/old", "old");
     let there = names(&place);
     let words = ["mount", "--key", "a-1", "--via", "mount", "--strict", "--json", "--replace", "there"];
-    let mounted = image(&place, &words).run();
+    let mounted = place.image(&words).run();
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
     let tested = std::panic::catch_unwind(|| {
         assert!(
             json(&mounted).get("fetched_bytes").is_none(),
             "the broker fetches the bytes, not this process: {mounted:#?}"
         );
-        assert_eq!((Tree::of(&place.path("work/there")), mounts(&place)), (before.clone(), 1));
+        assert_eq!((Tree::of(&place.path("work/there")), place.mounts()), (before.clone(), 1));
         place.put("there/new", "ours");
         // A mount over a mounted image removes that one, together with what was written there.
-        image(&place, &words).run().ends(0);
-        assert_eq!((Tree::of(&place.path("work/there")), mounts(&place)), (before.clone(), 1));
+        place.image(&words).run().ends(0);
+        assert_eq!((Tree::of(&place.path("work/there")), place.mounts()), (before.clone(), 1));
         assert_eq!(names(&place), there);
-        let listed = json(&image(&place, &["list", "--mounted", "--json"]).run().ends(0));
+        let listed = json(&place.image(&["list", "--mounted", "--json"]).run().ends(0));
         let expect = serde_json::json!([{ "path": place.text("work/there"), "key": "a-1", "via": "mount" }]);
         assert_eq!(listed["mounts"], expect, "{listed}");
-        assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("a-1"));
+        assert!(place.image(&["list", "--mounted"]).run().quiet().contains("a-1"));
         // `larder clear` must not remove what a job has written.
         place.put("there/new", "ours");
-        place.run(&[larder().to_str().expect("not UTF-8"), "clear"]).run().ends(0);
+        place.word(&["clear"]).run().ends(0);
         assert_eq!((place.read("there/new"), place.read("there/a/index.js")), (b"ours".to_vec(), b"a".to_vec()));
         // The broker must not keep the job's directory in use.
         assert_eq!(broker_works_in(&place), std::path::Path::new("/"));
     });
-    let unmounted = image(&place, &["unmount", "--strict", "there"]).run();
+    let unmounted = place.image(&["unmount", "--strict", "there"]).run();
     tested.expect("an assertion on the mount failed");
     assert!(unmounted.ends(0).stdout.starts_with("unmounted "));
-    assert_eq!((mounts(&place), place.path("work/there").exists()), (0, false));
-    assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("no image is mounted"));
+    assert_eq!((place.mounts(), place.path("work/there").exists()), (0, false));
+    assert!(place.image(&["list", "--mounted"]).run().quiet().contains("no image is mounted"));
 }
 
 #[test]
@@ -861,7 +839,7 @@ fn a_broker_does_not_end_while_somebody_is_connected() {
     let place = project();
     let socket = place.path("tmp/broker.sock");
     let words = ["broker", "--idle", "1", "--socket", socket.to_str().expect("not UTF-8")];
-    let mut broker = image(&place, &words).start();
+    let mut broker = place.image(&words).start();
     let connected = (0..1000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
         std::os::unix::net::UnixStream::connect(&socket).ok()

@@ -7,7 +7,7 @@
 use std::fs;
 use std::time::{Duration, Instant, SystemTime};
 
-use larder_testkit::{Place, Ran, Run, Tree, larder};
+use larder_testkit::{Place, Ran, Tree};
 
 const SEED: u64 = 0x1a2d_e26c_0ffe;
 /// How often each command is killed.
@@ -29,11 +29,6 @@ impl Moments {
     }
 }
 
-fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
-    place.run(&argv)
-}
-
 fn project() -> Place {
     let place = Place::new();
     for number in 0..500 {
@@ -46,20 +41,20 @@ fn project() -> Place {
 /// Runs a command to its end, and returns how long that took.
 fn left_alone(place: &Place, words: &[&str]) -> Duration {
     let began = Instant::now();
-    image(place, words).run().ends(0);
+    place.image(words).run().ends(0);
     began.elapsed()
 }
 
 /// Starts a command and kills it after the time `at`, unless it has ended by then.
 fn killed(place: &Place, words: &[&str], at: Duration) -> Ran {
-    let mut child = image(place, words).start();
+    let mut child = place.image(words).start();
     std::thread::sleep(at);
     let _ = child.kill();
     Ran::of(child)
 }
 
 fn is_sound(place: &Place) {
-    let said = place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run().quiet();
+    let said = place.word(&["fsck"]).run().quiet();
     assert!(said.contains("all sound"), "{said}");
 }
 
@@ -86,7 +81,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
             place.put(&format!("deps/new/{number}"), format!("{round} {number}").repeat(300));
         }
         killed(&place, &["save", "--strict", "--key", &key, "deps"], moments.before(long));
-        let restored = image(&place, &["restore", "--strict", "--key", &key, "back"]).run();
+        let restored = place.image(&["restore", "--strict", "--key", &key, "back"]).run();
         match restored.code {
             Some(0) => {
                 assert_eq!(Tree::of(&place.path("work/back")), Tree::of(&place.path("work/deps")), "round {round}");
@@ -99,7 +94,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
     }
     println!("{saved} saved, {not} not");
     is_sound(&place);
-    image(&place, &["save", "--strict", "--key", "after", "deps"]).run().ends(0);
+    place.image(&["save", "--strict", "--key", "after", "deps"]).run().ends(0);
     assert!(not > 0, "no command was killed before its end");
 }
 
@@ -107,7 +102,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
 fn a_restore_that_is_killed_restores_all_or_nothing() {
     let (place, mut moments) = (project(), Moments::new("restore"));
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--strict", "--key", "k", "deps"]).run().ends(0);
+    place.image(&["save", "--strict", "--key", "k", "deps"]).run().ends(0);
     let long = left_alone(&place, &["restore", "--strict", "--key", "k", "first"]);
     let (mut there, mut not, mut left) = (0, 0, 0);
     for round in 0..KILLS {
@@ -131,7 +126,7 @@ fn a_restore_that_is_killed_restores_all_or_nothing() {
     }
     println!("{there} restored, {not} not, {left} directories left on the way");
     assert!(not > 0, "no command was killed before its end");
-    image(&place, &["restore", "--strict", "--key", "k", "--replace", "to"]).run().ends(0);
+    place.image(&["restore", "--strict", "--key", "k", "--replace", "to"]).run().ends(0);
     assert_eq!((Tree::of(&place.path("work/to")), age_what_is_left(&place)), (before, 0));
     is_sound(&place);
 }
@@ -140,7 +135,7 @@ fn a_restore_that_is_killed_restores_all_or_nothing() {
 fn an_import_that_is_killed_saves_all_or_nothing() {
     let (place, mut moments) = (project(), Moments::new("import"));
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--strict", "--key", "k", "deps"]).run().ends(0);
+    place.image(&["save", "--strict", "--key", "k", "deps"]).run().ends(0);
     let written = left_alone(&place, &["export", "--key", "k", "deps.tar.zst"]);
     for _ in 0..KILLS / 4 {
         place.remove(&["to.tar.zst"]);
@@ -154,7 +149,7 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
     for round in 0..KILLS / 2 {
         let key = format!("k-{round}");
         killed(&place, &["import", "--key", &key, "deps.tar.zst"], moments.before(long));
-        let restored = image(&place, &["restore", "--strict", "--key", &key, "back"]).run();
+        let restored = place.image(&["restore", "--strict", "--key", &key, "back"]).run();
         assert!(matches!(restored.code, Some(0 | 11)), "round {round}: {restored:#?}");
         if restored.code == Some(0) {
             assert_eq!(Tree::of(&place.path("work/back")), before, "round {round}");
@@ -162,11 +157,6 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
         }
     }
     is_sound(&place);
-}
-
-fn mounts(place: &Place) -> usize {
-    let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
-    all.lines().filter(|line| line.contains(&place.text("work"))).count()
 }
 
 /// Returns the process IDs of the brokers of this place's store. A gate is no broker, although its
@@ -190,12 +180,12 @@ fn kill(pid: &str) {
 
 /// Mounts the whole image and unmounts it, which must work after any kill.
 fn mounts_still(place: &Place, before: &Tree, round: u32) {
-    let mounted = image(place, &["mount", "--strict", "--key", "k", "--via", "lazy", "last"]).run();
+    let mounted = place.image(&["mount", "--strict", "--key", "k", "--via", "lazy", "last"]).run();
     let same = std::panic::catch_unwind(|| {
         assert_eq!(mounted.code, Some(0), "round {round}: {mounted:#?}");
         assert_eq!(&Tree::of(&place.path("work/last")), before, "round {round}");
     });
-    image(place, &["unmount", "last"]).run();
+    place.image(&["unmount", "last"]).run();
     same.expect("the mounted tree differs from the saved one");
 }
 
@@ -204,17 +194,17 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
     let (place, mut moments) = (project(), Moments::new("mount"));
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--strict", "--key", "k", "deps"]).run().ends(0);
+    place.image(&["save", "--strict", "--key", "k", "deps"]).run().ends(0);
     let words = ["mount", "--strict", "--key", "k", "--via", "lazy", "m"];
     let began = Instant::now();
-    let tried = image(&place, &words).run();
+    let tried = place.image(&words).run();
     larder_testkit::probe_skip!(tried.code == Some(0), "nothing can be mounted lazily here: {}", tried.stderr);
     let long = began.elapsed();
-    image(&place, &["unmount", "m"]).run().ends(0);
+    place.image(&["unmount", "m"]).run().ends(0);
     let tested = std::panic::catch_unwind(move || {
         for round in 0..KILLS {
             let is_broker = round % 3 == 2;
-            let mut child = image(&place, &words).start();
+            let mut child = place.image(&words).start();
             std::thread::sleep(moments.before(long));
             match is_broker {
                 true => brokers(&place).iter().for_each(|pid| kill(pid)),
@@ -223,16 +213,16 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
             Ran::of(child);
             // The broker may have gone on and mounted the image. Then the mount must be complete.
             std::thread::sleep(Duration::from_millis(20));
-            if mounts(&place) > 0 && !is_broker {
+            if place.mounts() > 0 && !is_broker {
                 assert_eq!(Tree::of(&place.path("work/m")), before, "round {round}");
             }
             mounts_still(&place, &before, round);
-            image(&place, &["unmount", "m"]).run();
-            assert_eq!(mounts(&place), 0, "round {round}");
+            place.image(&["unmount", "m"]).run();
+            assert_eq!(place.mounts(), 0, "round {round}");
         }
         is_sound(&place);
         brokers(&place).iter().for_each(|pid| kill(pid));
-        assert_eq!(mounts(&place), 0);
+        assert_eq!(place.mounts(), 0);
     });
     tested.expect("an assertion on the mounts failed");
 }
@@ -245,24 +235,24 @@ fn a_broker_that_comes_back_knows_its_image() {
         place.put(&format!("deps/large/{number}"), vec![number; 1 << 20]);
     }
     let before = Tree::of(&place.path("work/deps"));
-    image(&place, &["save", "--strict", "--key", "k", "deps"]).run().ends(0);
-    let mounted = image(&place, &["mount", "--strict", "--key", "k", "--via", "lazy", "m"]).run();
+    place.image(&["save", "--strict", "--key", "k", "deps"]).run().ends(0);
+    let mounted = place.image(&["mount", "--strict", "--key", "k", "--via", "lazy", "m"]).run();
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted lazily here: {}", mounted.stderr);
     brokers(&place).iter().for_each(|pid| kill(pid));
     let tested = std::panic::catch_unwind(|| {
         place.put("other/x", "another image");
         let save = ["save", "--strict", "--key", "k", "other"];
-        image(&place, &save).run().ends(0);
+        place.image(&save).run().ends(0);
         // After the kill no process holds the mounted image. The record of the mount alone must
         // protect it from this eviction.
         place.larder(&["evict", "--images", "--max-size", "0"]).run().ends(0);
-        image(&place, &save).run().ends(0);
+        place.image(&save).run().ends(0);
         // This starts a broker that finds what the killed one mounted.
-        image(&place, &["mount", "--strict", "--key", "k", "--via", "lazy", "n"]).run().ends(0);
+        place.image(&["mount", "--strict", "--key", "k", "--via", "lazy", "n"]).run().ends(0);
         assert_eq!(place.read("n/x"), b"another image");
         assert_eq!(Tree::of(&place.path("work/m")), before);
     });
-    image(&place, &["unmount", "m", "n"]).run();
+    place.image(&["unmount", "m", "n"]).run();
     tested.expect("an assertion on the mounts failed");
-    assert_eq!(mounts(&place), 0);
+    assert_eq!(place.mounts(), 0);
 }

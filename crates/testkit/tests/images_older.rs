@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_testkit::{Place, Ran, has, is_root, larder, older, probe_skip};
+use larder_testkit::{Place, Ran, has, is_root, larder_text, older, probe_skip};
 
 /// A kernel, and the ways to mount an image that it has.
 struct Kernel {
@@ -69,12 +69,12 @@ fn saved() -> Option<(Place, PathBuf)> {
 }
 
 fn words(place: &Place, words: &[&str]) -> Ran {
-    place.run(&[&[larder().to_str().expect("not UTF-8")], words].concat()).run()
+    place.word(words).run()
 }
 
 /// Runs `larder` as on this kernel.
 fn as_on(place: &Place, older: &Path, kernel: &str, words: &[&str]) -> Ran {
-    let first = [older.to_str().expect("not UTF-8"), kernel, larder().to_str().expect("not UTF-8")];
+    let first = [older.to_str().expect("not UTF-8"), kernel, larder_text()];
     place.run(&[&first, words].concat()).run()
 }
 
@@ -190,7 +190,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     // because the process that mounts keeps running, and strace with it.
     let script =
         "strace -D -f -q -o /dev/null --seccomp-bpf --trace=fsopen --inject=fsopen:error=ENOSYS \"$@\" > out 2> err";
-    let program = larder().to_str().expect("not UTF-8");
+    let program = larder_text();
     let without = |words: &[&str]| place.run(&[&["sh", "-c", script, "sh", program], words].concat()).run();
     let ran = without(&["doctor"]);
     let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
@@ -229,7 +229,7 @@ fn as_user(place: &Place, words: &[&str]) -> Ran {
 /// Returns why `as_user` cannot be used here.
 fn is_ordinary_user_possible(place: &Place) -> Result<(), String> {
     place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("not UTF-8")]).run().quiet();
-    let program = larder().to_str().expect("not UTF-8");
+    let program = larder_text();
     let works = |words: &[&str]| as_user(place, words).code == Some(0);
     match () {
         () if !works(&["dd", "if=/dev/fuse", "count=0"]) => Err("/dev/fuse cannot be opened here".to_owned()),
@@ -243,7 +243,7 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     probe_skip!(is_root(), "only root can become another user");
     probe_skip!(has("setpriv") && has("squashfuse"), "setpriv or squashfuse is not installed");
     let place = Place::new();
-    let program = larder().to_str().expect("not UTF-8");
+    let program = larder_text();
     if let Err(why) = is_ordinary_user_possible(&place) {
         eprintln!("skipped: {why}");
         return;
@@ -276,7 +276,7 @@ fn an_ordinary_user_of_linux_5_10_writes_by_fuse_overlayfs() {
     probe_skip!(possible.is_ok(), "{possible:?}");
     let has_namespaces = ["unshare", "--user", "--map-root-user", "--mount", "true"];
     probe_skip!(as_user(&place, &has_namespaces).code == Some(0), "an ordinary user cannot make namespaces here");
-    let (older, program) = (older.to_str().expect("not UTF-8"), larder().to_str().expect("not UTF-8"));
+    let (older, program) = (older.to_str().expect("not UTF-8"), larder_text());
     let on_5_10 = |words: &[&str]| as_user(&place, &[&[older, "5.10", program], words].concat());
     place.run(&["chmod", "0640", "deps/1/1"]).run().quiet();
     place.run(&["ln", "-s", "one", "deps/link"]).run().quiet();

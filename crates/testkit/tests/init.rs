@@ -3,13 +3,13 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use larder_testkit::{Place, Ran, Run, Tree, has, larder, probe_skip, workspace};
+use larder_testkit::{Place, Ran, Run, Tree, has, larder, larder_text, probe_skip, workspace};
 
 /// Runs `larder init` with these options, for a user of bash.
 fn init(place: &Place, options: &[&str]) -> Run {
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     place.run(&[&[own, "init"], options].concat()).env("SHELL", "/bin/bash")
 }
 
@@ -130,19 +130,10 @@ fn a_meson_project_hits() {
     });
 }
 
-/// The tools of Rust are in the real home directory, which rustup must find.
-fn with_cargo(place: &Place, run: Run) -> Run {
-    let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is not set"));
-    let rustup = std::env::var_os("RUSTUP_HOME").map_or(home.join(".rustup"), PathBuf::from);
-    let cargo = home.join(".cargo/bin");
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", cargo.display());
-    run.env("RUSTUP_HOME", rustup).env("CARGO_HOME", place.path("cargo")).env("PATH", path)
-}
-
 #[test]
 fn a_cargo_project_is_built_through_larder() {
     let place = Place::new();
-    let cargo = |words: &[&str]| with_cargo(&place, place.run(&[&["cargo"], words].concat()));
+    let cargo = |words: &[&str]| place.with_cargo(place.run(&[&["cargo"], words].concat()));
     if !larder_testkit::has("cargo") && cargo(&["--version"]).run().code != Some(0) {
         eprintln!("skipped: cargo is not installed");
         return;
@@ -341,7 +332,7 @@ fn a_link_out_of_the_project_is_not_written_through() {
 fn names_and_files_of_a_checkout_do_no_harm() {
     let place = Place::new();
     let said = |tool: &str| {
-        let larder = larder().to_str().expect("not UTF-8");
+        let larder = larder_text();
         place.run(&["timeout", "60", larder, "init", tool, "--print"]).run().ends(0).stdout
     };
     place.put("meson.build", "");

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use larder_testkit::{Place, Ran, Tree, has, larder, probe_skip, workspace};
+use larder_testkit::{Place, Ran, Tree, has, larder, larder_text, probe_skip, workspace};
 use serde_json::Value;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -22,7 +22,7 @@ fn release(place: &Place) -> PathBuf {
     for program in ["larder", "larderd"] {
         fs::copy(larder().with_file_name(program), tree.join(program)).expect("cannot copy the program");
     }
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     place.run(&[own, "man", "--dir", tree.join("man").to_str().expect("not UTF-8")]).run().ends(0);
     for (shell, file) in [("bash", "larder"), ("zsh", "_larder"), ("fish", "larder.fish")] {
         let text = place.run(&[own, "completions", shell]).run().quiet();
@@ -60,7 +60,7 @@ fn the_script_installs_and_removes_everything() {
     install(&place, &release, &["--from", &format!("file://{from}")]).ends(0);
     install(&place, &release, &["--uninstall"]).ends(0);
     let left = Tree::of(&place.path("home"));
-    let files = left.0.iter().filter(|(_, entry)| !matches!(entry.kind, larder_testkit::Kind::Directory));
+    let files = left.0.iter().filter(|(_, entry)| !matches!(entry.kind, larder_testkit::TreeKind::Directory));
     assert_eq!(files.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new());
 }
 

@@ -2,7 +2,7 @@
 //! caches before and behind it. larder must find the real tool, and run it once.
 #![cfg(target_os = "linux")]
 
-use larder_testkit::{Place, Run, has, larder, probe_skip};
+use larder_testkit::{Place, Run, has, larder, larder_text, probe_skip};
 
 const LARDER: &str = "larder";
 
@@ -119,7 +119,7 @@ fn larder_twice() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = place();
     let object = plain(&place, "gcc");
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     let [named, linked] = [place.link("bin/larder"), place.link("links/gcc")];
     for (what, tools) in [
         ("larder larder gcc", vec![own, own, "gcc"]),
@@ -146,7 +146,7 @@ fn larder_twice() {
 #[test]
 fn another_cache_before_and_behind() {
     probe_skip!(has("gcc") && has("ccache"), "gcc or ccache is not installed");
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     let place = place();
     let object = plain(&place, "gcc");
     let arguments = ["gcc", "-c", "x.c", "-o", "x.o"];

@@ -2,11 +2,11 @@
 //! also with links and other files involved.
 #![cfg(target_os = "linux")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use larder_testkit::{Place, Ran, Run, Tree, has, is_root, larder};
+use larder_testkit::{Place, Ran, Run, Tree, has, is_root, larder_text, set_mode};
 
 /// Creates what exists in the empty directory `out` before the compile.
 type Setup = fn(&Path);
@@ -17,15 +17,15 @@ const ROWS: &[(&str, Setup)] = &[
     ("an empty file", |out| fs::write(out.join("x.o"), "").expect("cannot write the file")),
     ("an executable file", |out| {
         fs::write(out.join("x.o"), "older").expect("cannot write the file");
-        mode(&out.join("x.o"), 0o755);
+        set_mode(&out.join("x.o"), 0o755);
     }),
     ("an empty private file", |out| {
         fs::write(out.join("x.o"), "").expect("cannot write the file");
-        mode(&out.join("x.o"), 0o600);
+        set_mode(&out.join("x.o"), 0o600);
     }),
     ("a read-only file", |out| {
         fs::write(out.join("x.o"), "older").expect("cannot write the file");
-        mode(&out.join("x.o"), 0o444);
+        set_mode(&out.join("x.o"), 0o444);
     }),
     ("another name of a file", |out| {
         fs::write(out.join("other"), "older").expect("cannot write the file");
@@ -53,7 +53,7 @@ const ROWS: &[(&str, Setup)] = &[
     ("a depfile that is a directory", |out| fs::create_dir(out.join("x.d")).expect("cannot create the directory")),
     ("a read-only depfile", |out| {
         fs::write(out.join("x.d"), "older").expect("cannot write the file");
-        mode(&out.join("x.d"), 0o444);
+        set_mode(&out.join("x.d"), 0o444);
     }),
     ("a depfile with another name", |out| {
         fs::write(out.join("other"), "older").expect("cannot write the file");
@@ -65,20 +65,16 @@ const ROWS: &[(&str, Setup)] = &[
     }),
     ("a directory that cannot be written to", |out| {
         fs::write(out.join("x.o"), "older").expect("cannot write the file");
-        mode(out, 0o555);
+        set_mode(out, 0o555);
     }),
 ];
-
-fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
-}
 
 /// Compiles without the right to override file modes. Returns the result, the files, and the number
 /// of hard links of each.
 fn compile(place: &Place, setup: Setup, before: &[&str], argv: &[&str]) -> (Ran, Tree, Vec<(String, u64)>) {
     let out = place.path("work/out");
     if out.exists() {
-        mode(&out, 0o755);
+        set_mode(&out, 0o755);
         fs::remove_dir_all(&out).expect("cannot remove the directory");
     }
     fs::create_dir(&out).expect("cannot create the directory");
@@ -87,7 +83,7 @@ fn compile(place: &Place, setup: Setup, before: &[&str], argv: &[&str]) -> (Ran,
     let fence = if is_root() { &["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"][..] } else { &[] };
     let run: Run = place.run(&[fence, before, argv].concat());
     let ran = run.run();
-    mode(&out, 0o755);
+    set_mode(&out, 0o755);
     let names =
         fs::read_dir(&out).expect("cannot list the directory").map(|entry| entry.expect("cannot list the directory"));
     let mut links: Vec<_> = names
@@ -110,7 +106,7 @@ fn over_through_and_beside_what_is_there() {
             continue;
         }
         let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
-        let own = larder().to_str().expect("not UTF-8");
+        let own = larder_text();
         let mut wrong = Vec::new();
         // Test each row with two stores. The shared one holds a record that was made with an empty
         // `out`; the other holds one that was made with this row's files.
@@ -147,7 +143,7 @@ fn the_umask_is_the_callers() {
         let place = Place::new();
         place.put("x.c", "int f(void) { return 1; }\n");
         let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
-        let own = larder().to_str().expect("not UTF-8");
+        let own = larder_text();
         for mask in ["022", "077", "002", "000", "027"] {
             let line = format!("umask {mask}; exec \"$@\"");
             let shell = ["sh", "-c", &line, "sh"];
@@ -170,7 +166,7 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
     let place = Place::new();
     place.put("x.c", "int a;\n");
     let argv = ["gcc", "-c", "x.c", "-o", "out/x.o"];
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     // gcc cannot create the target of the link, and then removes the link.
     let into_nothing: Setup = |out| symlink("no/other", out.join("x.o")).expect("cannot create the link");
     for setup in [into_nothing, |_| (), into_nothing] {
@@ -187,7 +183,7 @@ fn an_output_that_somebody_else_changes_is_not_recorded() {
     place.put("x.c", "int f(void) { return 1; }\n");
     let assembler = place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 1; exit $r\n");
     let beside = format!("-B{}/", Path::new(&assembler).parent().expect("no parent directory").display());
-    let argv = [larder().to_str().expect("not UTF-8"), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
+    let argv = [larder_text(), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
     place.settle();
     let before = place.counters();
     let running = place.run(&argv).start();

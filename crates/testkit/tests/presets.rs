@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, Run, Server, larder, program};
+use larder_testkit::{Place, Ran, Run, Server, larder_text, program};
 
 /// A package manager, and a project with one dependency.
 struct Project {
@@ -198,8 +198,7 @@ impl Tried<'_> {
     }
 
     fn image(&self, words: &[&str]) -> Ran {
-        let larder = larder().to_str().expect("not UTF-8");
-        self.run(&[&[larder, "image", self.project.preset], words].concat()).run()
+        self.run(&[&[larder_text(), "image", self.project.preset], words].concat()).run()
     }
 
     /// Everything that a user would do with it.
@@ -227,7 +226,7 @@ impl Tried<'_> {
         // What it stands for is a command with the same result.
         let printed = self.image(&["--print", "--replace"]).ends(0).stdout;
         assert!(printed.starts_with("larder image restore --key "), "{printed}");
-        let printed = printed.replacen("larder", larder().to_str().expect("not UTF-8"), 1);
+        let printed = printed.replacen("larder", larder_text(), 1);
         let by_hand = self.run(&["sh", "-c", printed.trim()]).run().ends(0);
         assert!(by_hand.stderr.contains("larder: saved "), "{by_hand:#?}");
         use_it();
@@ -275,7 +274,7 @@ fn maven_builds_offline_afterwards() {
         if [ -e \"$home/.m2/settings.xml\" ]; then cp \"$home/.m2/settings.xml\" ../m2/; fi
         mount --bind ../m2 \"$home/.m2\" && exec \"$@\"";
     let run = |words: &[&str]| place.run(&[&["unshare", "-m", "sh", "-c", covered, "sh"], words].concat()).run();
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let first = run(&[larder, "image", "maven"]);
     larder_testkit::probe_skip!(first.code == Some(0), "Maven cannot download its plugins: {}", first.stdout);
     assert!(first.stderr.contains("larder: saved maven-"), "{first:#?}");
@@ -325,7 +324,7 @@ fn gradle_builds_offline_afterwards() {
     place.put("gradlew", "#!/bin/sh\nexec gradle \"$@\"\n");
     place.run(&["chmod", "+x", "gradlew"]).run().quiet();
     let run = |words: &[&str]| place.run(words).env("GRADLE_USER_HOME", place.path("gradle")).run();
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let first = run(&[larder, "image", "gradle"]).ends(0);
     assert!(first.stderr.contains("larder: saved gradle-"), "{first:#?}");
     drop(server);
@@ -376,7 +375,7 @@ fn packages_of_a_workspace() {
 #[test]
 fn errors_say_what_to_do() {
     let place = Place::new();
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let said = |words: &[&str]| place.run(&[&[larder, "image"], words].concat()).run().ends(1).stderr;
     assert!(said(&["npm"]).contains("there is no npm-shrinkwrap.json or package-lock.json in /"));
     place.put("requirements.txt", "");
@@ -420,7 +419,7 @@ fn errors_say_what_to_do() {
 #[test]
 fn names_of_packages_are_only_names() {
     let place = Place::new();
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     place.tool("bin/node", "echo v22");
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", place.text("bin"));
     let image = |words: &[&str]| {

@@ -3,12 +3,12 @@
 //! `tests/records.rs`.
 #![cfg(target_os = "linux")]
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use larder_testkit::{Place, Ran, Run, has, is_root, larder, probe_skip};
+use larder_testkit::{Place, Ran, Run, files_below, has, is_root, larder, larder_text, probe_skip, set_mode};
 
 /// The user ID of `nobody`, another user.
 const OTHER: u32 = 65534;
@@ -43,25 +43,14 @@ fn outcome(place: &Place) -> String {
     outcome
 }
 
-fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
-}
-
 fn give(path: &Path) {
     lchown(path, Some(OTHER), Some(OTHER)).expect("cannot change the owner");
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(directory)
-        .expect("cannot list the directory")
-        .map(|entry| entry.expect("cannot list the directory").path());
-    paths.flat_map(|path| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] }).collect()
 }
 
 /// Returns the files of the store below its directory `kind`.
 fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     let is_kind = |path: &PathBuf| path.components().any(|part| part.as_os_str() == kind);
-    files(&place.path("store")).into_iter().filter(is_kind).collect()
+    files_below(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
 /// Returns the directory of the store's format version, such as `v11`.
@@ -83,7 +72,7 @@ fn word(place: &Place, words: &[&str]) -> Ran {
 /// the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) -> String {
     let to = place.text(relative);
-    place.run(&["install", "-m", "755", larder().to_str().expect("not UTF-8"), &to]).run().ends(0);
+    place.run(&["install", "-m", "755", larder_text(), &to]).run().ends(0);
     to
 }
 
@@ -108,11 +97,11 @@ fn others_can_write_to_the_store() {
     for bits in [0o777, 0o775, 0o1777, 0o2770] {
         let place = place();
         assert_eq!(outcome(&place), "miss");
-        mode(&place.path("store"), bits);
+        set_mode(&place.path("store"), bits);
         warns(&place, &place.path("store"), "others than its owner can write to it");
-        mode(&place.path("store"), 0o755);
+        set_mode(&place.path("store"), 0o755);
         assert_eq!(outcome(&place), "hit", "{bits:o}: the mode was corrected as the message says");
-        mode(&inside(&place), bits);
+        set_mode(&inside(&place), bits);
         warns(&place, &inside(&place), "others than its owner can write to it");
     }
 }
@@ -124,10 +113,10 @@ fn others_can_write_above_the_store() {
     assert!(!word(&place, &["doctor"]).stdout.contains(note));
     for made in [false, true] {
         fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("cannot create the directory");
-        mode(&place.path("open"), 0o777);
+        set_mode(&place.path("open"), 0o777);
         let doctor = || place.larder(&["doctor"]).env("LARDER_DIR", place.path("open/store")).run().stdout;
         assert!(doctor().contains(&format!("{}: {note}", place.text("open"))), "{}", doctor());
-        mode(&place.path("open"), 0o1777);
+        set_mode(&place.path("open"), 0o1777);
         assert!(!doctor().contains(note), "doctor must accept a sticky directory");
     }
 }
@@ -136,7 +125,7 @@ fn others_can_write_above_the_store() {
 fn the_store_is_reached_through_a_link() {
     let place = place();
     fs::create_dir_all(place.path("elsewhere")).expect("cannot create the directory");
-    mode(&place.path("elsewhere"), 0o700);
+    set_mode(&place.path("elsewhere"), 0o700);
     symlink("elsewhere", place.path("store")).expect("cannot create the link");
     assert_eq!(outcome(&place), "miss");
     assert_eq!(outcome(&place), "hit", "a symbolic link of the same user is followed");
@@ -182,10 +171,10 @@ fn another_user_cannot_use_or_harm_a_store() {
     assert_eq!(outcome(&place), "miss");
     // The directories are open to everyone, so that only larder itself can stop the other user.
     for name in ["", "work", "tmp"] {
-        mode(&place.path(name), 0o777);
+        set_mode(&place.path(name), 0o777);
     }
     copy_larder(&place, "larder");
-    let before = files(&place.path("store"));
+    let before = files_below(&place.path("store"));
     let theirs = || {
         place.remove(&["x.o"]);
         place.settle();
@@ -193,12 +182,12 @@ fn another_user_cannot_use_or_harm_a_store() {
         place.run(&[&become_other[..], &[&place.text("larder")], COMMAND].concat()).run()
     };
     for bits in [0o700, 0o755] {
-        mode(&place.path("store"), bits);
+        set_mode(&place.path("store"), bits);
         place.remove(&["x.o"]);
         let said = right(&place, &theirs(), "as another user");
         assert_eq!(said, "", "{bits:o}");
     }
-    assert_eq!(files(&place.path("store")), before);
+    assert_eq!(files_below(&place.path("store")), before);
     place.remove(&["x.o"]);
     assert_eq!(outcome(&place), "hit", "the owner's store is unchanged");
 }
@@ -256,10 +245,10 @@ fn words_on_a_directory_that_is_no_store() {
     for name in ["blobs/ab/c", "tmp/0123456789abcdef", "manifests/x", "counters", "x"] {
         old_file(&place.path("home").join(name));
     }
-    let before = files(&place.path("home"));
+    let before = files_below(&place.path("home"));
     for words in [&["clear"][..], &["evict", "--max-size", "1kB"], &["fsck", "--repair"]] {
         place.larder(words).env("LARDER_DIR", place.path("home")).run().ends(0);
-        assert_eq!(files(&place.path("home")), before, "{words:?}");
+        assert_eq!(files_below(&place.path("home")), before, "{words:?}");
     }
 }
 
@@ -267,7 +256,7 @@ fn words_on_a_directory_that_is_no_store() {
 fn logged(place: &Place, log: &Path) -> String {
     place.remove(&["x.o"]);
     place.settle();
-    let words = [&["timeout", "20", larder().to_str().expect("not UTF-8")], COMMAND].concat();
+    let words = [&["timeout", "20", larder_text()], COMMAND].concat();
     right(place, &place.run(&words).env("LARDER_LOG", log).run(), &log.display().to_string())
 }
 
@@ -323,7 +312,7 @@ fn a_log_in_a_directory_of_everybodys() {
     );
     fs::remove_file(&log).expect("cannot remove the file");
     fs::write(&log, "").expect("cannot write the file");
-    mode(&log, 0o666);
+    set_mode(&log, 0o666);
     give(&log);
     logged(&place, &log);
     assert_eq!(fs::read(&log).expect("cannot read the file"), b"", "the log is a file of another user");
@@ -395,7 +384,7 @@ fn secrets_are_neither_kept_nor_shown() {
     );
     let mut texts: Vec<Vec<u8>> = runs.iter().map(|(_, said)| said.clone().into_bytes()).collect();
     texts.push(fs::read(&log).expect("cannot read the file"));
-    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("cannot read the file")));
+    texts.extend(files_below(&place.path("store")).iter().map(|path| fs::read(path).expect("cannot read the file")));
     assert!(texts.iter().any(|text| holds(text, b"-DAPI_TOKEN=")), "the rest of the argument is kept");
     assert!(texts.iter().all(|text| !holds(text, b"hunter2")));
 }
@@ -416,7 +405,7 @@ fn a_projects_file_sets_nothing_that_matters() {
         assert!(ran.stderr.contains(&format!("a project's own file cannot set {key}")), "{key}: {ran:?}");
     }
     assert_eq!(right(&place, &compile(&place).run(), "again"), "", "the warning is printed once only");
-    assert_eq!(files(&place.path("home")), Vec::<PathBuf>::new());
+    assert_eq!(files_below(&place.path("home")), Vec::<PathBuf>::new());
     // A project's file can make builds slower, but it can do nothing worse.
     for (line, expect) in [
         ("disable = true", "nothing"),
@@ -474,7 +463,7 @@ fn tables_that_are_cut_while_they_are_used() {
     let build = |number: usize, until: Instant| {
         let directory = place.path(format!("work{number}"));
         while Instant::now() < until {
-            let words = [&[larder().to_str().expect("not UTF-8")], COMMAND].concat();
+            let words = [&[larder_text()], COMMAND].concat();
             let ran = place.run(&words).cwd(&directory).run();
             assert_eq!((ran.code, ran.signal, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), None, "said\n", ""));
             assert!(

@@ -126,7 +126,7 @@ fn a_running_build_is_shown_within_80_columns() {
     until_it_hits(&place);
     // Not to the terminal, which would be another key.
     let line = "timeout 3 \"$0\" stats --watch & sleep 1; \"$0\" gcc -c x.c >../tmp/out 2>../tmp/err; wait";
-    let larder = larder_testkit::larder().to_str().expect("not UTF-8");
+    let larder = larder_testkit::larder_text();
     let (_, received) = on_terminal(place.run(&["sh", "-c", line, larder]).env("TERM", "xterm"), 80);
     let rows = rows(&received, 80);
     assert!(rows.iter().any(|row| row.starts_with("hit") && row.ends_with("100.0 %")), "{rows:#?}");

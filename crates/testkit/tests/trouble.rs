@@ -2,11 +2,12 @@
 //! still count, the cause is counted.
 #![cfg(target_os = "linux")]
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
+use larder_testkit::{
+    Place, Ran, Run, can_mount, files_below, has, is_root, larder, larder_text, probe_skip, set_mode,
+};
 
 /// The directory of the store for this format version.
 const BASE: &str = "v11";
@@ -39,7 +40,7 @@ fn right(place: &Place, ran: &Ran, what: &str) {
 /// Another process does the copying. If this one had the file open for writing, a test in parallel
 /// could inherit the descriptor, and executing the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) {
-    let words = ["install", "-m", "755", larder().to_str().expect("not UTF-8"), &place.text(relative)];
+    let words = ["install", "-m", "755", larder_text(), &place.text(relative)];
     place.run(&words).run().ends(0);
 }
 
@@ -54,15 +55,11 @@ fn runs_right(place: &Place, change: impl Fn(Run) -> Run, what: &str) {
 /// override them.
 fn fenced(place: &Place) -> Run {
     place.settle();
-    let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder_text(), "./mycc", "-c", "x.c", "-o", "x.o"];
     if !is_root() {
         return place.run(&words);
     }
     place.run(&[&["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"], &words[..]].concat())
-}
-
-fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 #[test]
@@ -77,11 +74,11 @@ fn stores_that_cannot_be_used() {
         ("a device", |store| std::os::unix::fs::symlink("/dev/full", store).expect("cannot create the link")),
         ("others can write to it", |store| {
             fs::create_dir(store).expect("cannot create the directory");
-            mode(store, 0o777);
+            set_mode(store, 0o777);
         }),
         ("its group can write to it", |store| {
             fs::create_dir(store).expect("cannot create the directory");
-            mode(store, 0o775);
+            set_mode(store, 0o775);
         }),
         ("what is inside is a file", |store| {
             fs::create_dir(store).expect("cannot create the directory");
@@ -106,22 +103,22 @@ fn a_store_without_permissions() {
     let store = place.path("store");
     fs::create_dir(&store).expect("cannot create the directory");
     for bits in [0o555, 0o000, 0o400, 0o333] {
-        mode(&store, bits);
+        set_mode(&store, bits);
         for _ in 0..2 {
             right(&place, &fenced(&place).run(), &format!("{bits:o}"));
         }
     }
-    mode(&store, 0o700);
+    set_mode(&store, 0o700);
     right(&place, &compile(&place).run(), "usable again");
     // A store with records that can only be read must still answer.
-    for path in files(&store) {
-        mode(path.parent().expect("no parent directory"), 0o555);
-        mode(&path, 0o444);
+    for path in files_below(&store) {
+        set_mode(path.parent().expect("no parent directory"), 0o555);
+        set_mode(&path, 0o444);
     }
     let log = place.path("log");
     let ran = fenced(&place).env("LARDER_LOG", &log).run();
-    for path in files(&store) {
-        mode(path.parent().expect("no parent directory"), 0o700);
+    for path in files_below(&store) {
+        set_mode(path.parent().expect("no parent directory"), 0o700);
     }
     right(&place, &ran, "read-only");
     let text = fs::read_to_string(&log).expect("cannot read the log");
@@ -137,10 +134,10 @@ fn a_directory_of_the_search_path_may_not_be_searched() {
     place.put("x.c", "int a;\n");
     let barred = place.path("barred");
     fs::create_dir_all(barred.join("bin")).expect("cannot create the directory");
-    mode(&barred, 0o000);
+    set_mode(&barred, 0o000);
     let log = place.path("log");
     let without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"];
-    let words = [larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder_text(), "gcc", "-c", "x.c", "-o", "x.o"];
     let words = if is_root() { [&without_rights, &words[..]].concat() } else { words.to_vec() };
     for _ in 0..2 {
         place.settle();
@@ -148,7 +145,7 @@ fn a_directory_of_the_search_path_may_not_be_searched() {
         run.env("LARDER_LOG", &log).run().ends(0);
         place.remove(&["x.o"]);
     }
-    mode(&barred, 0o700);
+    set_mode(&barred, 0o700);
     let text = fs::read_to_string(&log).expect("cannot read the log");
     assert!(text.lines().last().is_some_and(|line| line.contains(" hit: ")), "{text}");
 }
@@ -242,17 +239,6 @@ fn a_full_disk() {
     }
 }
 
-/// Returns every file of the store.
-fn files(store: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("cannot list the directory") {
-        let path = entry.expect("cannot list the directory").path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn every_file_of_the_store_damaged_in_turn() {
     type Damage = fn(&mut Vec<u8>);
@@ -273,7 +259,7 @@ fn every_file_of_the_store_damaged_in_turn() {
     let store = place.path("store");
     right(&place, &compile(&place).run(), "first");
     let kept: Vec<_> =
-        files(&store).into_iter().map(|path| (fs::read(&path).expect("cannot read the file"), path)).collect();
+        files_below(&store).into_iter().map(|path| (fs::read(&path).expect("cannot read the file"), path)).collect();
     assert!(
         kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")),
         "the store has no blob"
@@ -284,7 +270,7 @@ fn every_file_of_the_store_damaged_in_turn() {
             fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
             fs::write(path, bytes).expect("cannot write the file");
         }
-        mode(&store, 0o700);
+        set_mode(&store, 0o700);
     };
     for (bytes, path) in &kept {
         for (damage, spoil) in damages {
@@ -375,7 +361,7 @@ fn eviction_while_compiling() {
         for pair in letters.chunks(4) {
             place.settle();
             let one = |letter: &String| {
-                let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", letter];
+                let words = [larder_text(), "./mycc", "-c", "x.c", letter];
                 place.run(&words).env("LARDER_MAX_SIZE", "500kB").start()
             };
             let children: Vec<_> = pair.iter().map(one).collect();
@@ -388,7 +374,7 @@ fn eviction_while_compiling() {
         }
     }
     place.larder(&["evict", "--max-size", "500kB"]).run().ends(0);
-    let held: u64 = files(&place.path(format!("store/{BASE}/blobs")))
+    let held: u64 = files_below(&place.path(format!("store/{BASE}/blobs")))
         .iter()
         .map(|path| path.metadata().map_or(0, |meta| meta.len()))
         .sum();
@@ -410,7 +396,7 @@ fn a_working_directory_that_is_gone() {
     let tool = place.tool("bin/mycc", "echo ran \"$@\"; exit 3");
     let line = |larder: &str| format!("mkdir gone && cd gone && rmdir ../gone && exec {larder} {tool} -c x.c");
     let plain = place.run(&["sh", "-c", &line("")]).run();
-    let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run();
+    let ran = place.run(&["sh", "-c", &line(larder_text())]).run();
     assert_eq!(ran, plain);
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Counters, Place, Ran, has, larder, probe_skip};
+use larder_testkit::{Counters, Place, Ran, has, larder, larder_text, probe_skip};
 
 /// A tool so slow that a second larder finds the first one running, even on a busy machine.
 const SLOW: &str = "sleep 1; read line < x.c; echo \"$line\" > x.o; echo said; echo warning >&2; exit ";
@@ -22,7 +22,7 @@ fn place(code: &str) -> Place {
 }
 
 fn start_at(place: &Place, at: &Path, words: &[&str], variables: &[(&str, &str)]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
+    let whole = [&[larder_text()], words].concat();
     let mut command = place.run(&whole).cwd(at).env("LARDER_LOG", place.path("log")).command;
     command.envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -95,7 +95,7 @@ fn two_at_once_run_it_once() {
         counted(&place, "hit+miss");
         let text = log(&place);
         assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
-        let stats = place.run(&[larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
+        let stats = place.word(&["stats"]).run().quiet();
         assert!(stats.contains("waited"), "{stats}");
     }
 }

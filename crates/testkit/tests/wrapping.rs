@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 
-use larder_testkit::{Place, Ran, Run, has, is_ignored, larder, on_terminal, probe_skip};
+use larder_testkit::{Place, Ran, Run, has, is_ignored, larder, larder_text, on_terminal, probe_skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A tool that larder observes, and one that it does not know: a script called as a compiler, and
@@ -77,7 +77,7 @@ fn what_a_shell_sets_is_inherited() {
         };
         let plain = line("");
         assert!(plain.stdout.contains("three"), "{plain:?}");
-        assert_eq!(line(larder().to_str().expect("not UTF-8")), plain, "{name}");
+        assert_eq!(line(larder_text()), plain, "{name}");
     }
 }
 
@@ -87,7 +87,7 @@ fn every_exit_code_arrives() {
     for code in [0, 1, 2, 3, 42, 77, 126, 127, 128, 129, 137, 200, 254, 255] {
         for name in NAMES {
             let tool = place.text(&format!("bin/{name}"));
-            let ran = place.run(&[larder().to_str().expect("not UTF-8"), &tool, &code.to_string(), "-c", "x.c"]).run();
+            let ran = place.run(&[larder_text(), &tool, &code.to_string(), "-c", "x.c"]).run();
             assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(code), "", ""), "{name}");
         }
     }
@@ -213,7 +213,7 @@ fn a_reader_that_goes_away_is_no_trouble() {
         let line = |larder: &str| format!("{{ {larder} {tool} -c x.c; echo $? >&2; }} | head -n 1");
         let plain = place.run(&["sh", "-c", &line("")]).run();
         place.settle();
-        assert_eq!(place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run(), plain, "{name}");
+        assert_eq!(place.run(&["sh", "-c", &line(larder_text())]).run(), plain, "{name}");
     }
 }
 
@@ -268,7 +268,7 @@ fn closed_descriptors() {
         let object = place.read("x.o");
         place.remove(&["x.o"]);
         place.settle();
-        let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run();
+        let ran = place.run(&["sh", "-c", &line(larder_text())]).run();
         assert_eq!((ran, place.read("x.o")), (plain, object), "{close}");
     }
 }

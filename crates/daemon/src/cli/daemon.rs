@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::as_json::AsJson;
+
 /// Arguments of `daemon`.
 #[derive(Args)]
 pub(crate) struct Daemon {
@@ -21,12 +23,12 @@ pub(crate) enum DaemonWord {
     /// Tell larderd to exit after it has recorded everything it has accepted
     Stop,
     /// Say whether larderd runs; exit code 1 if nothing listens on its socket
-    Status(DaemonStatus),
+    Status(AsJson),
     /// Write the unit files with which systemd starts larderd on demand
     Install(DaemonInstall),
 }
 
-/// Options of `daemon start`.
+/// Options of `daemon start`, and how larderd runs.
 #[derive(Args)]
 pub(crate) struct DaemonStart {
     /// Exit after this many seconds without work
@@ -35,14 +37,6 @@ pub(crate) struct DaemonStart {
     /// Refuse records from sandboxes, for jobs that are not trusted
     #[arg(long)]
     pub(crate) hits_only: bool,
-}
-
-/// Options of `daemon status`.
-#[derive(Args)]
-pub(crate) struct DaemonStatus {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Options of `daemon install`.
@@ -70,15 +64,16 @@ pub(crate) struct Serve {
     /// Start another larderd in a session of its own, and return
     #[arg(long, hide = true)]
     pub(crate) apart: bool,
-    /// Exit after this many seconds without work
-    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
-    pub(crate) idle: u64,
-    /// Refuse records from sandboxes, for jobs that are not trusted
-    #[arg(long)]
-    pub(crate) hits_only: bool,
+    #[command(flatten)]
+    pub(crate) how: DaemonStart,
+}
+
+impl DaemonStart {
+    /// What larderd does without options.
+    pub(crate) const USUAL: DaemonStart = DaemonStart { idle: IDLE_S, hits_only: false };
 }
 
 /// The default time without work after which larderd exits: one hour.
-pub(crate) const IDLE_S: u64 = 3600;
+const IDLE_S: u64 = 3600;
 /// The largest accepted value: ten years.
 const IDLE_MAX_S: u64 = 315_360_000;

@@ -287,22 +287,30 @@ pub(crate) struct ImageUnmount {
 /// The memory that a process without rights may use, in MiB. The largest tree takes 6 GiB.
 pub(crate) const FETCHER_MEMORY_MIB: u64 = 7 << 10;
 
+/// What a process without rights may use.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The limit of its memory, in MiB
+    #[arg(long = "memory", value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
+    pub(crate) memory_mib: u64,
+    /// Stay user 0, without its rights, if files cannot be shown with another owner: see
+    /// `larder_mount::Confinement`
+    #[arg(long = "user-0")]
+    pub(crate) may_keep_user: bool,
+}
+
 /// Options of `image fetch`.
 #[derive(Args)]
 pub(crate) struct ImageFetch {
     /// The store of the broker
     #[arg(long, value_name = "DIR")]
     pub(crate) store: PathBuf,
-    /// Its limit of memory, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
-    pub(crate) memory: u64,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
     /// Evict instead, and write the images of which only files for mounts are left to standard
     /// output
     #[arg(long)]
     pub(crate) evict: bool,
-    /// Stay user 0, without its rights, if files cannot be shown with another owner
-    #[arg(long)]
-    pub(crate) user_0: bool,
     /// The image, as a job asked the broker for it
     #[arg(value_name = "NAME", default_value = "")]
     pub(crate) name: String,
@@ -317,12 +325,8 @@ pub(crate) struct ImageServe {
     /// Give up all rights before anything is read
     #[arg(long)]
     pub(crate) confined: bool,
-    /// With --confined, its limit of memory, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
-    pub(crate) memory: u64,
-    /// With --confined, stay user 0, without its rights, if files cannot be shown with another owner
-    #[arg(long)]
-    pub(crate) user_0: bool,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
 }
 
 /// Options of `image broker`.

@@ -4,6 +4,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::as_json::AsJson;
+
 /// Arguments of `remote`.
 #[derive(Args)]
 pub(crate) struct Remotes {
@@ -16,21 +18,13 @@ pub(crate) struct Remotes {
 pub(crate) enum RemotesWord {
     /// Check whether each remote can be reached, read and written, and how fast; exit code 1 if one
     /// has a problem
-    Check(RemotesCheck),
+    Check(AsJson),
     /// Upload every record of the store that the remotes do not have
     Push,
     /// Download what builds of the checked-out commit, or of an earlier one, used on other machines
     Pull,
     /// Wait until larderd has uploaded everything; exit code 1 if something is left
     Flush(RemotesFlush),
-}
-
-/// Options of `remote check`.
-#[derive(Args)]
-pub(crate) struct RemotesCheck {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Options of `remote flush`.

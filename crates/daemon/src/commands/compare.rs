@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use comfy_table::{Cell, CellAlignment};
+use comfy_table::Cell;
 use larder_record::compare::{Comparison, Measure, Options, Pairs, Part, Went, compare};
 use larder_record::statistics::PAIRS_MIN;
 
 use super::record::place::open;
-use super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use super::{FINE, PROBLEM, number, plain_table, print_json, print_table};
 use crate::cli::{CompareTwo, Judging};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -80,13 +80,12 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
 }
 
 fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let name =
         if measure.unit.is_empty() { measure.name.to_owned() } else { format!("{}, {}", measure.name, measure.unit) };
     let [ratio, interval] = ratio(measure);
     let told = if is_told { told(measure) } else { String::new() };
-    let [a, b] = measure.medians.map(|median| right(format!("{median:.3}")));
-    vec![Cell::new(format!("  {name}")), a, b, right(ratio), right(interval), Cell::new(told)]
+    let [a, b] = measure.medians.map(|median| number(format!("{median:.3}")));
+    vec![Cell::new(format!("  {name}")), a, b, number(ratio), number(interval), Cell::new(told)]
 }
 
 fn ratio(measure: &Measure) -> [String; 2] {
@@ -119,12 +118,11 @@ fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\n {count} of {what}{}; {a} only in A, {b} only in B", ratio.unwrap_or_default())?;
     let mut table = plain_table();
     for row in &pairs.rows {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let [before, after] = &row.outcomes;
         let outcome = if before == after { before.clone() } else { format!("{before} → {after}") };
         let outcome = say::one_line(&outcome);
         let name = Cell::new(format!("  {}", shortened(&row.name)));
-        let [a, b] = row.ms.map(|ms| right(format!("{ms:.1} ms")));
+        let [a, b] = row.ms.map(|ms| number(format!("{ms:.1} ms")));
         table.add_row(vec![name, a, b, Cell::new(outcome)]);
     }
     print_table(&table, out)
@@ -137,11 +135,10 @@ fn went(title: &str, rows: &[Went], out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\n {title}")?;
     let mut table = plain_table();
     for row in rows {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let kernel = row.kernel_ms[1] - row.kernel_ms[0];
-        let [a, b] = row.ms.map(|ms| right(format!("{ms:.0} ms")));
+        let [a, b] = row.ms.map(|ms| number(format!("{ms:.0} ms")));
         // So that it is not printed as "-0".
-        let difference = right(format!("{:+} ms", (row.ms[1] - row.ms[0]).round() as i64));
+        let difference = number(format!("{:+} ms", (row.ms[1] - row.ms[0]).round() as i64));
         let of_it = if kernel.abs() >= 1.0 { format!("{kernel:+.0} ms in the kernel") } else { String::new() };
         table.add_row(vec![Cell::new(format!("  {}", shortened(&row.name))), a, b, difference, Cell::new(of_it)]);
     }

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::record::place::records;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
-use crate::cli::Config;
+use crate::cli::AsJson;
 use crate::say;
 use crate::surroundings::Surroundings;
 
 /// Prints the settings. The exit code is 1 if something was invalid and ignored.
-pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) -> Result<u8> {
+pub(crate) fn run(around: &Surroundings, options: &AsJson, out: &mut dyn Write) -> Result<u8> {
     let loaded = &around.loaded;
     if options.json {
         print_json(&object(around), out)?;

@@ -3,18 +3,15 @@
 //! Unaware of: what larderd does once it runs (`serve/`).
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use larder_config::larderd_needs;
 use larder_ipc::{State, ask, listens};
-use larder_spawn::Command;
 use larder_store::Store;
 use serde_json::json;
 
 use super::{FINE, PROBLEM, print_json};
-use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord, IDLE_S};
+use crate::cli::{AsJson, Daemon, DaemonStart, DaemonWord};
 use crate::surroundings::Surroundings;
 use crate::{say, units};
 
@@ -84,7 +81,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
         }
         Reachability::Silent(_) | Reachability::Nothing => {}
     }
-    let state = launch(around, store, options.idle, options.hits_only)?;
+    let state = launch(around, store, options)?;
     writeln!(out, "larderd runs: process {}", state.pid)?;
     Ok(FINE)
 }
@@ -93,13 +90,13 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
 pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
     match find(store) {
         Reachability::Runs(_) => Ok(()),
-        _ => launch(around, store, IDLE_S, false).map(drop),
+        _ => launch(around, store, &DaemonStart::USUAL).map(drop),
     }
 }
 
-fn launch(around: &Surroundings, store: &Store, idle_s: u64, hits_only: bool) -> Result<State> {
+fn launch(around: &Surroundings, store: &Store, how: &DaemonStart) -> Result<State> {
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
-    start_apart(around, idle_s, hits_only)?;
+    start_apart(around, how)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
@@ -114,16 +111,11 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64, hits_only: bool) ->
 }
 
 /// Starts it in a session of its own, and does not wait for it.
-pub(crate) fn start_apart(around: &Surroundings, idle_s: u64, hits_only: bool) -> Result<()> {
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
-    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
-    let idle = idle_s.to_string();
-    let mut argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
-    argv.extend(hits_only.then(|| b"--hits-only".to_vec()));
-    let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
-    let command = Command::new(program.as_os_str().as_bytes().to_vec(), argv, environment);
-    larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
-    Ok(())
+pub(crate) fn start_apart(around: &Surroundings, how: &DaemonStart) -> Result<()> {
+    let idle = how.idle.to_string();
+    let mut words = vec![&b"serve"[..], b"--idle", idle.as_bytes()];
+    words.extend(how.hits_only.then_some(&b"--hits-only"[..]));
+    around.start_larderd(&words)
 }
 
 fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
@@ -144,7 +136,7 @@ fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
     Ok(FINE)
 }
 
-fn status(store: &Store, options: &DaemonStatus, out: &mut dyn Write) -> Result<u8> {
+fn status(store: &Store, options: &AsJson, out: &mut dyn Write) -> Result<u8> {
     let found = find(store);
     let socket = store.daemon_socket();
     if options.json {

@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use anyhow::Result;
-use comfy_table::{Cell, CellAlignment};
+use comfy_table::Cell;
 use larder_record::export;
 use larder_record::summary::{Counts, Group, causes as grouped};
 use serde_json::json;
 
 use super::record::duration::took;
 use super::record::place::last;
-use super::{FINE, plain_table, print_json, print_table};
+use super::{FINE, number, plain_table, print_json, print_table};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -53,8 +53,7 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
         ("fallback", counts.fallback, ""),
     ];
     for (name, count, why) in rows.into_iter().filter(|(name, count, _)| *count > 0 || !name.starts_with(' ')) {
-        let number = Cell::new(count).set_alignment(CellAlignment::Right);
-        table.add_row(vec![Cell::new(name), number, Cell::new(why)]);
+        table.add_row(vec![Cell::new(name), number(count), Cell::new(why)]);
     }
     print_table(&table, out)?;
     writeln!(out, " record: {} (`larder report last` writes a page about it)", record.path.display())?;

@@ -28,7 +28,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use comfy_table::{Table, presets};
+use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::surroundings::read_bounded;
 
@@ -51,6 +51,11 @@ fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table
+}
+
+/// Returns a cell with a number, aligned to the right.
+fn number(number: impl ToString) -> Cell {
+    Cell::new(number).set_alignment(CellAlignment::Right)
 }
 
 fn print_table(table: &Table, out: &mut dyn Write) -> Result<()> {

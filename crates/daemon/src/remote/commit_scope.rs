@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_git::{GitError, Repository, top};
 use larder_model::Digest;
+use parking_lot::{Condvar, Mutex};
 
 /// How long an answer is valid without asking again, because a build does not check out another
 /// commit.
@@ -55,7 +55,7 @@ struct Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut known = self.commit_scope.known();
+        let mut known = self.commit_scope.known.lock();
         if let Some(CheckoutState::Asked) = known.get(self.top) {
             known.remove(self.top);
         }
@@ -64,10 +64,6 @@ impl Drop for Asking<'_> {
 }
 
 impl CommitScope {
-    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, CheckoutState>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the commits of the checkout that contains a directory, or none if it is in no
     /// checkout. May block on `git`, which runs once even if several threads ask at the same time.
     pub(crate) fn commits(&self, directory: &[u8]) -> Commits {
@@ -82,12 +78,12 @@ impl CommitScope {
 
     fn look(&self, directory: &[u8], waits: bool) -> Commits {
         let Some(top) = top(Path::new(OsStr::from_bytes(directory))) else { return Commits::new() };
-        let mut known = self.known();
+        let mut known = self.known.lock();
         loop {
             match known.get(&top) {
                 Some(CheckoutState::Answered(until, commits)) if Instant::now() < *until => return commits.clone(),
                 Some(CheckoutState::Asked) if !waits => return Commits::new(),
-                Some(CheckoutState::Asked) => known = self.answered.wait(known).unwrap_or_else(PoisonError::into_inner),
+                Some(CheckoutState::Asked) => self.answered.wait(&mut known),
                 Some(CheckoutState::Answered(..)) | None => break,
             }
         }
@@ -100,7 +96,7 @@ impl CommitScope {
         let asked = ask(&top, PATIENCE);
         let until = Instant::now() + if asked.is_some() { COARSE } else { HANGS };
         let commits = asked.unwrap_or_default();
-        self.known().insert(top.clone(), CheckoutState::Answered(until, commits.clone()));
+        self.known.lock().insert(top.clone(), CheckoutState::Answered(until, commits.clone()));
         drop(asking);
         commits
     }
@@ -157,7 +153,7 @@ mod tests {
         });
         assert!(all.iter().all(|commits| *commits == two), "{all:?}");
         let top = dir.path().to_owned();
-        commit_scope.known().insert(top.clone(), CheckoutState::Asked);
+        commit_scope.known.lock().insert(top.clone(), CheckoutState::Asked);
         assert_eq!(commit_scope.commits_unless_asked(below.as_os_str().as_bytes()), []);
         drop(Asking { commit_scope: &commit_scope, top: &top });
         assert_eq!(commit_scope.commits_unless_asked(below.as_os_str().as_bytes()), two);

@@ -9,10 +9,10 @@
 //! Unaware of: what is downloaded, and which wrapper waits. The time is an argument.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_ipc::Expect;
+use parking_lot::Mutex;
 
 /// The number of recent downloads that are remembered for each class.
 const RECENT_MAX: usize = 64;
@@ -80,14 +80,10 @@ struct Latencies {
 }
 
 impl LatencyModel {
-    fn known(&self) -> MutexGuard<'_, Latencies> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the expected duration. If there are too few downloads from this remote, the
     /// expectation is over all remotes.
     pub(crate) fn expect(&self, class: Class, from: Source) -> Expect {
-        let known = self.known();
+        let known = self.0.lock();
         let own = from.and_then(|number| known.of.get(number)).map(|recent| &recent[class.index()]);
         let recent = own.filter(|recent| recent.len() >= OWN_MIN).unwrap_or(&known.recent[class.index()]);
         let mut sorted: Vec<u64> = recent.iter().copied().collect();
@@ -103,12 +99,12 @@ impl LatencyModel {
 
     /// Returns true if remotes may be asked now.
     pub(crate) fn may_ask(&self, now: Instant) -> bool {
-        self.known().closed_until.is_none_or(|until| until <= now)
+        self.0.lock().closed_until.is_none_or(|until| until <= now)
     }
 
     /// Notes a successful download and its duration.
     pub(crate) fn took(&self, class: Class, from: Source, took: Duration) {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         note(&mut known.recent[class.index()], took);
         if let Some(number) = from {
             if known.of.len() <= number {
@@ -121,7 +117,7 @@ impl LatencyModel {
 
     /// Notes that a download takes longer than expected, so its wrapper has started the tool.
     pub(crate) fn is_overdue(&self, now: Instant) {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         known.overdue += 1;
         if known.overdue >= STRIKES_MAX {
             // After the pause, a single overdue download is enough to pause again.
@@ -132,7 +128,7 @@ impl LatencyModel {
 
     /// Notes a failure that was the remote's fault.
     pub(crate) fn failed(&self, now: Instant) {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         known.failures += 1;
         if known.failures >= FAILURES_MAX {
             known.failures = FAILURES_MAX - 1;

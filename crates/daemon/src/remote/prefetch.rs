@@ -67,7 +67,7 @@ struct Coming {
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        self.shared.prefetching.coming().remove(&self.weak);
+        self.shared.prefetching.coming.lock().remove(&self.weak);
     }
 }
 
@@ -82,7 +82,7 @@ impl Shared {
         let (shared, list) = (Arc::clone(self), used.clone());
         let absent = on_disk(&Handle::current(), move || shared.absent(&list)).await.unwrap_or_default();
         if let Some(commit) = commits.first() {
-            let mut commits = self.prefetching.commits();
+            let mut commits = self.prefetching.commits.lock();
             let known = known(&mut commits, *commit);
             known.elsewhere.extend(&used.weaks);
             known.base = used.clone();
@@ -174,7 +174,7 @@ impl Shared {
 
     fn is_coming(self: &Arc<Self>, weak: Fingerprint) -> Coming {
         let (end, comes) = watch::channel(None);
-        self.prefetching.coming().insert(weak, comes);
+        self.prefetching.coming.lock().insert(weak, comes);
         Coming { shared: Arc::clone(self), weak, end }
     }
 
@@ -241,7 +241,7 @@ type Due = (Digest, Vec<Fingerprint>, Used, Option<Instant>);
 
 async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
     let due: Vec<Due> = {
-        let mut commits = shared.prefetching.commits();
+        let mut commits = shared.prefetching.commits.lock();
         let due = commits.iter_mut().filter(|(_, known)| known.unsent.is_some() && is_due(known));
         due.map(|(commit, known)| {
             let here = known.here.iter().rev().copied().collect();
@@ -258,7 +258,7 @@ async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
             Ok(bytes) => shared.count(Remote::BytesOut, bytes),
             Err(error) => {
                 (shared.log)(&format!("a list of records cannot be uploaded: {error}"));
-                if let Some(known) = shared.prefetching.commits().get_mut(&commit) {
+                if let Some(known) = shared.prefetching.commits.lock().get_mut(&commit) {
                     known.unsent = since;
                 }
             }

@@ -4,12 +4,12 @@
 //! Unaware of: how records are downloaded and uploaded.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use larder_model::{Digest, Fingerprint};
 use larder_remote::Used;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// After this time, the next request of a build of the same commit starts a prefetch again.
@@ -68,14 +68,6 @@ pub(super) fn known(commits: &mut HashMap<Digest, Commit>, commit: Digest) -> &m
 }
 
 impl Prefetching {
-    pub(super) fn commits(&self) -> MutexGuard<'_, HashMap<Digest, Commit>> {
-        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn coming(&self) -> MutexGuard<'_, HashMap<Fingerprint, Comes>> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that a record was downloaded for a build of this commit.
     pub(super) fn note(&self, commit: Digest, weak: Fingerprint) {
         self.add(commit, weak, |known| !known.elsewhere.contains(&weak));
@@ -88,7 +80,7 @@ impl Prefetching {
     }
 
     pub(super) fn add(&self, commit: Digest, weak: Fingerprint, is_new: impl Fn(&Commit) -> bool) {
-        let mut commits = self.commits();
+        let mut commits = self.commits.lock();
         let known = known(&mut commits, commit);
         if known.here.len() < larder_remote::USED_MAX && is_new(known) && known.known.insert(weak) {
             known.here.push(weak);
@@ -100,13 +92,13 @@ impl Prefetching {
     /// Waits for the manifest of a fingerprint if it is being prefetched, and returns it. Returns
     /// `None` if it is not being prefetched or could not be downloaded.
     pub(super) async fn came(&self, weak: &Fingerprint) -> Option<Bytes> {
-        let mut comes = self.coming().get(weak).cloned()?;
+        let mut comes = self.coming.lock().get(weak).cloned()?;
         comes.wait_for(Option::is_some).await.ok()?.clone()
     }
 
     /// Returns true if it is time to prefetch for this commit, and notes the time.
     pub(super) fn begins(&self, commit: &Digest) -> bool {
-        let mut commits = self.commits();
+        let mut commits = self.commits.lock();
         let known = known(&mut commits, *commit);
         let begins = known.begun.is_none_or(|begun| begun.elapsed() >= AGAIN);
         if begins {
@@ -127,7 +119,7 @@ mod tests {
         assert_eq!(runtime.block_on(prefetching.came(&weak)), None, "no prefetch is running");
         for came in [None, Some(Bytes::from_static(b"manifest"))] {
             let (end, comes) = watch::channel(None);
-            prefetching.coming().insert(weak, comes);
+            prefetching.coming.lock().insert(weak, comes);
             let sent = came.clone();
             let send = async move { sent.map(|sent| end.send(Some(sent))) };
             let (found, _) = runtime.block_on(async { tokio::join!(prefetching.came(&weak), send) });
@@ -140,15 +132,15 @@ mod tests {
         let prefetching = Prefetching::default();
         let (commit, weak) = (Digest([1; 32]), Digest([2; 32]));
         assert!(prefetching.begins(&commit) && !prefetching.begins(&commit));
-        prefetching.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
+        prefetching.commits.lock().get_mut(&commit).expect("is known").elsewhere.insert(weak);
         prefetching.note(commit, weak);
-        assert!(prefetching.commits()[&commit].unsent.is_none(), "the list of others has it already");
+        assert!(prefetching.commits.lock()[&commit].unsent.is_none(), "the list of others has it already");
         prefetching.note(commit, Digest([4; 32]));
-        assert!(prefetching.commits()[&commit].unsent.is_some());
+        assert!(prefetching.commits.lock()[&commit].unsent.is_some());
         prefetching.note_new(commit, weak);
         prefetching.note_new(commit, weak);
         assert_eq!(
-            prefetching.commits()[&commit].here,
+            prefetching.commits.lock()[&commit].here,
             [Digest([4; 32]), weak],
             "a new record of a fingerprint counts although others have an older one"
         );
@@ -161,8 +153,8 @@ mod tests {
         for number in 0..2 * COMMITS_MAX {
             prefetching.note(commit(number), Digest([1; 32]));
         }
-        let is_known = |number: usize| prefetching.commits().contains_key(&commit(number));
-        assert_eq!(prefetching.commits().len(), COMMITS_MAX);
+        let is_known = |number: usize| prefetching.commits.lock().contains_key(&commit(number));
+        assert_eq!(prefetching.commits.lock().len(), COMMITS_MAX);
         assert!(
             !is_known(0) && is_known(2 * COMMITS_MAX - 1),
             "the oldest are dropped although their lists were not uploaded"
@@ -170,15 +162,15 @@ mod tests {
         // The newest has nothing to upload, so it is dropped first.
         let newest = commit(2 * COMMITS_MAX);
         assert!(prefetching.begins(&newest));
-        assert!(prefetching.begins(&commit(0)) && !prefetching.commits().contains_key(&newest));
+        assert!(prefetching.begins(&commit(0)) && !prefetching.commits.lock().contains_key(&newest));
         let prefetching = Prefetching::default();
         for number in 0..40 {
             prefetching.begins(&commit(number));
             let weaks = vec![Digest([1; 32]); larder_remote::USED_MAX];
-            prefetching.commits().get_mut(&commit(number)).expect("is known").base =
+            prefetching.commits.lock().get_mut(&commit(number)).expect("is known").base =
                 Used { weaks, bundles: Vec::new() };
         }
-        let all = prefetching.commits().values().map(Commit::fingerprints).sum::<usize>();
-        assert!(all <= FINGERPRINTS_MAX && prefetching.commits().contains_key(&commit(39)), "{all}");
+        let all = prefetching.commits.lock().values().map(Commit::fingerprints).sum::<usize>();
+        assert!(all <= FINGERPRINTS_MAX && prefetching.commits.lock().contains_key(&commit(39)), "{all}");
     }
 }

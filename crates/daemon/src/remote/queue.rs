@@ -6,12 +6,12 @@
 //! dropped and counted.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use larder_ipc::{Remotes, TROUBLE_BYTES_MAX, Unshared};
 use larder_model::Digest;
 use larder_store::Upload;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -60,13 +60,9 @@ struct Inner {
 }
 
 impl Queue {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an upload, unless it is already queued.
     pub(super) fn add(&self, upload: Upload) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.known.insert(upload) {
             inner.waiting.push_back(upload);
             self.more.notify_one();
@@ -77,7 +73,7 @@ impl Queue {
     /// [`WAITING_MAX`].
     pub(super) fn add_bounded(&self, upload: Upload) -> Vec<Upload> {
         self.add(upload);
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let over = inner.waiting.len().saturating_sub(WAITING_MAX);
         let dropped: Vec<Upload> = inner.waiting.drain(..over).collect();
         for upload in &dropped {
@@ -92,7 +88,7 @@ impl Queue {
         loop {
             let notified = self.more.notified();
             let again = {
-                let mut inner = self.inner();
+                let mut inner = self.inner.lock();
                 if inner.again.is_some_and(|again| again <= Instant::now()) {
                     let later = std::mem::take(&mut inner.later);
                     inner.waiting.extend(later);
@@ -113,7 +109,7 @@ impl Queue {
 
     /// Finishes one upload. Returns how long to pause if it failed.
     pub(super) fn done(&self, upload: Upload, end: &End) -> Option<Duration> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.under_way -= 1;
         match end {
             End::Failed(failure) | End::Partly(failure) if failure.is_for_people => {
@@ -173,12 +169,12 @@ impl Queue {
     /// be reached for [`UNREACHABLE_MAX`].
     pub(super) async fn hopeless(&self) {
         // Earlier errors may be fixed by now.
-        (self.inner().for_people, self.inner().unreachable) = (None, None);
+        (self.inner.lock().for_people, self.inner.lock().unreachable) = (None, None);
         let began = Instant::now();
         loop {
             let notified = self.less.notified();
             let is_away = {
-                let inner = self.inner();
+                let inner = self.inner.lock();
                 if inner.for_people.is_some() {
                     return;
                 }
@@ -194,7 +190,7 @@ impl Queue {
 
     /// Returns what a flush did not upload. Lost records are reported once.
     pub(super) fn unshared(&self) -> Unshared {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let why = inner.for_people.as_ref().or(inner.unreachable.as_ref()).cloned().unwrap_or_default();
         let mut trouble = why.into_bytes();
         trouble.truncate(TROUBLE_BYTES_MAX);
@@ -203,7 +199,7 @@ impl Queue {
 
     /// Makes waiting retries run now.
     pub(super) fn hurry(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.failing = 0;
         inner.again = inner.again.map(|_| Instant::now());
         drop(inner);
@@ -214,12 +210,12 @@ impl Queue {
     /// Returns true while uploads run successfully. Failing uploads do not count, because the next
     /// daemon can retry them.
     pub(super) fn is_busy(&self) -> bool {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.failing == 0 && inner.under_way + inner.waiting.len() > 0
     }
 
     pub(super) fn state(&self) -> Remotes {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let queued = (inner.waiting.len() + inner.later.len() + inner.under_way) as u64;
         let Inner { sent, dropped, failed, .. } = *inner;
         Remotes { queued, sent, dropped, failed, settings: Digest([0; 32]) }

@@ -39,7 +39,8 @@ pub(super) enum Sending {
 }
 
 /// The reason why a download or an upload failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
 pub(crate) struct Failure {
     why: String,
     /// The problem is the service as a whole, not this machine or one object.
@@ -55,14 +56,6 @@ pub(crate) struct Failure {
     /// A person has to change something before it can succeed: permissions, the password, the
     /// bucket.
     pub(super) is_for_people: bool,
-}
-
-impl std::error::Error for Failure {}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
 }
 
 impl From<RemoteError> for Failure {
@@ -160,7 +153,7 @@ impl RemoteClient {
     /// Returns the manifest of a fingerprint, merged from the trusted entries of all remotes, and
     /// the number of the nearest remote that has some of it.
     pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<(Vec<u8>, usize)>, Failure> {
-        Ok(self.remotes.manifest_from(weak).await?)
+        Ok(self.remotes.manifest(weak).await?)
     }
 
     /// Returns each remote's name and request counts, the nearest first.
@@ -180,7 +173,7 @@ impl RemoteClient {
     pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<usize, Failure> {
         let store = Store::open(dir)?;
         let mut sink = IntoStore { store: &store, blob, receiving: None };
-        let from = self.remotes.blob_from(&blob.digest, blob.size_bytes, &mut sink).await?;
+        let from = self.remotes.blob(&blob.digest, blob.size_bytes, &mut sink).await?;
         from.ok_or_else(|| Failure::ours("no remote has a blob that a record needs"))
     }
 

@@ -2,7 +2,7 @@
 //! wrapper disconnects, its running download is aborted.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use larder_ipc::{Expect, Frame, IpcError, Nothing, Session, Step, say};
 use larder_model::{Blob, Digest, Fingerprint};
 use larder_store::{Counters, Remote};
 use larder_sys::Channel;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -85,7 +86,7 @@ pub(super) fn serve(
                 stage.judge(shared);
             }
             Step::Want { strong, subject } => {
-                let found = answering.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let found = answering.found.lock().clone();
                 let wanted = found.and_then(|(found, from)| Some((alone(&found, &strong)?, from)));
                 let Some((alone, from)) = wanted else { break Err(IpcError::Unexpected) };
                 let missing = shared.missing(&alone.blobs);
@@ -191,7 +192,7 @@ impl Answering {
     fn found(&self, bytes: Bytes, from: Source) {
         let file = larder_sys::sealed_memory_file("larder-manifest", &bytes);
         let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, from));
+        *self.found.lock() = Some((bytes, from));
         match file {
             // Errors are ignored: the wrapper may have left because its tool was faster.
             Ok(file) => drop(say(&self.channel, &frame, Some(file.as_fd()))),

@@ -4,9 +4,8 @@
 //! `larderd` as a whole is never lowered. Shared work, such as accepting connections and eviction,
 //! stays in the daemon's own class.
 
-use std::sync::{Mutex, PoisonError};
-
 use larder_sys::Class;
+use parking_lot::Mutex;
 
 /// The stack size of each connection's thread, in bytes.
 pub(super) const STACK_BYTES: usize = 512 << 10;
@@ -18,7 +17,7 @@ pub(super) fn in_class<T: Send>(class: Class, work: impl FnOnce() -> T + Send) -
         return work();
     }
     let work = Mutex::new(Some(work));
-    let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take().expect("is taken once");
+    let take = || work.lock().take().expect("is taken once");
     std::thread::scope(|scope| {
         let lowered = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
             let work = take();

@@ -3,9 +3,9 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 use larder_store::{Store, StoreError};
+use parking_lot::Mutex;
 
 use crate::say;
 
@@ -24,7 +24,7 @@ impl Log {
     pub(super) fn say(&self, what: &str) {
         let seconds = larder_sys::now_coarse_ns() as f64 / 1e9;
         let line = format!("{seconds:.3} {}\n", say::one_line(what));
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.0.lock();
         if file.metadata().is_ok_and(|about| about.len() > LOG_BYTES_MAX) {
             let _ = file.set_len(0);
         }

@@ -23,8 +23,8 @@ mod warm_stat_cache;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -36,6 +36,7 @@ use larder_ipc::{
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Came, Counters, Store, StoreSocket};
 use larder_sys::{Channel, Door};
+use parking_lot::{Condvar, Mutex};
 
 use self::class::{STACK_BYTES, in_class};
 use self::log::Log;
@@ -90,7 +91,7 @@ struct Work {
 /// Serves until there was no work for the idle time, or until a client asks to stop.
 pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     if options.apart {
-        daemon::start_apart(around, options.idle, options.hits_only)?;
+        daemon::start_apart(around, &options.how)?;
         return Ok(FINE);
     }
     let given = given_socket()?;
@@ -111,7 +112,7 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
             (door, Some(socket))
         }
     };
-    let handover = if options.hits_only { Handover::Off } else { around.settings().handover };
+    let handover = if options.how.hits_only { Handover::Off } else { around.settings().handover };
     store.note_taking(handover != Handover::Off)?;
     let (woken, wake) = larder_sys::pipe()?;
     let log = Arc::new(Log::open(&store)?);
@@ -129,7 +130,7 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         limit_bytes: around.settings().max_size_bytes,
         handover,
         began: Instant::now(),
-        idle: Duration::from_secs(options.idle),
+        idle: Duration::from_secs(options.how.idle),
         recorded: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         evicting: AtomicBool::new(false),
@@ -208,7 +209,7 @@ fn accept(daemon: &Arc<Daemon>, door: &Door) -> bool {
             return false;
         }
     };
-    daemon.work().connections += 1;
+    daemon.work.lock().connections += 1;
     let its = Arc::clone(daemon);
     let channel = Arc::new(channel);
     let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
@@ -223,12 +224,8 @@ fn accept(daemon: &Arc<Daemon>, door: &Door) -> bool {
 }
 
 impl Daemon {
-    fn work(&self) -> std::sync::MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn done(&self) {
-        let mut work = self.work();
+        let mut work = self.work.lock();
         work.connections -= 1;
         work.last = Instant::now();
         self.fewer.notify_all();
@@ -244,22 +241,22 @@ impl Daemon {
     }
 
     fn wait_until_at_most(&self, connections: usize) {
-        let mut work = self.work();
+        let mut work = self.work.lock();
         while work.connections > connections {
-            work = self.fewer.wait(work).unwrap_or_else(PoisonError::into_inner);
+            self.fewer.wait(&mut work);
         }
     }
 
     /// Returns how long there must be no client before the daemon exits, or `None` while there is
     /// work.
     fn idle_left(&self) -> Option<Duration> {
-        let work = self.work();
+        let work = self.work.lock();
         let busy = self.remoting.as_ref().is_some_and(Remoting::is_busy);
         (work.connections == 0 && !busy).then(|| self.idle.saturating_sub(work.last.elapsed()))
     }
 
     fn is_told_to_stop(&self) -> bool {
-        self.wake.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.wake.lock().is_none()
     }
 
     /// Serves one connection.
@@ -310,7 +307,7 @@ impl Daemon {
                 }
                 answer(channel, self.state())?;
                 self.remoting.iter().for_each(Remoting::end);
-                drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(self.wake.lock().take());
             }
         }
         Ok(0)

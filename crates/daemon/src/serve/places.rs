@@ -8,9 +8,9 @@
 //! Unaware of: what is done in a place.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_sys::Channel;
+use parking_lot::Mutex;
 
 /// The largest number of connections that may take minutes.
 const ALL_MAX: usize = 96;
@@ -27,19 +27,19 @@ pub(super) struct Places(Mutex<HashMap<Option<Client>, usize>>);
 type Client = String;
 
 /// A place that is taken until this is dropped.
-pub(super) struct Place<'a> {
+pub(super) struct Slot<'a> {
     places: &'a Places,
     of: Option<Client>,
 }
 
 impl Places {
     /// Takes a place for the client of this connection. Returns `None` if it has too many.
-    pub(super) fn take(&self, channel: &Channel) -> Option<Place<'_>> {
+    pub(super) fn take(&self, channel: &Channel) -> Option<Slot<'_>> {
         self.take_for(client(channel))
     }
 
-    fn take_for(&self, of: Option<Client>) -> Option<Place<'_>> {
-        let mut taken = self.taken();
+    fn take_for(&self, of: Option<Client>) -> Option<Slot<'_>> {
+        let mut taken = self.0.lock();
         let all: usize = taken.values().sum();
         let others = all - taken.get(&None).copied().unwrap_or_default();
         let own = taken.get(&of).copied().unwrap_or_default();
@@ -47,17 +47,13 @@ impl Places {
             return None;
         }
         taken.insert(of.clone(), own + 1);
-        Some(Place { places: self, of })
-    }
-
-    fn taken(&self) -> MutexGuard<'_, HashMap<Option<Client>, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(Slot { places: self, of })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.places.0.lock();
         if let Some(own) = taken.get_mut(&self.of) {
             *own -= 1;
         }
@@ -79,7 +75,7 @@ fn client(channel: &Channel) -> Option<Client> {
 mod tests {
     use super::*;
 
-    fn taken<'a>(places: &'a Places, of: Option<&str>) -> Vec<Place<'a>> {
+    fn taken<'a>(places: &'a Places, of: Option<&str>) -> Vec<Slot<'a>> {
         std::iter::from_fn(|| places.take_for(of.map(str::to_owned))).collect()
     }
 
@@ -95,7 +91,7 @@ mod tests {
         drop(one);
         assert_eq!(taken(&places, Some("mnt:[9]")).len(), ONE_OTHER_MAX);
         drop((more, own));
-        assert!(places.taken().is_empty());
+        assert!(places.0.lock().is_empty());
         assert_eq!(taken(&places, None).len(), ALL_MAX);
     }
 }

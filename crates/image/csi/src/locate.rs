@@ -37,11 +37,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Makes a finder that starts the program `larder`, with a store of its own in `store`.
-    ///
-    /// # Errors
-    ///
-    /// If the directory cannot be made.
+    /// Makes a finder that starts the program `larder`, with a store of its own in `store`. Fails
+    /// if the directory cannot be made.
     pub fn new(larder: &Path, store: &Path) -> Result<Finder> {
         let made = || {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(store)?;

@@ -39,11 +39,8 @@ const AT_ONCE_MAX: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// Serves on a socket until SIGTERM or SIGINT. Mounted volumes stay.
-///
-/// # Errors
-///
-/// If the socket cannot be used.
+/// Serves on a socket until SIGTERM or SIGINT. Mounted volumes stay. Fails if the socket cannot be
+/// used.
 pub async fn serve(socket: &Path, node: String, volumes: Arc<Volumes>, finder: Finder, rules: Rules) -> Result<()> {
     // A plugin that was killed leaves its socket. The lock of the state directory shows that none runs.
     let _ = fs::remove_file(socket);

@@ -22,13 +22,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_mount::broker::Client;
 use larder_mount::{HARMLESS, Mount, MountError, Scratch, overlay};
 use larder_sys::{MountAttributes, clone_mount, is_mount_root, open_place, set_mount_attributes};
+use parking_lot::Mutex;
 
 use crate::attributes::Wanted;
 use crate::locate::Located;
@@ -62,7 +63,7 @@ pub(crate) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        locked(&self.volumes.busy).remove(&self.id);
+        self.volumes.busy.lock().remove(&self.id);
     }
 }
 
@@ -78,13 +79,10 @@ pub(crate) enum TargetState {
 }
 
 impl Volumes {
-    /// Opens the state directory `state`, and removes what an earlier plugin or an earlier boot left.
-    /// Volumes are mounted below `targets` only. A pod can write `writes_bytes_max` bytes to a
-    /// volume; 0 means no limit.
-    ///
-    /// # Errors
-    ///
-    /// If another plugin uses the directory, or if the limit cannot be enforced on this machine.
+    /// Opens the state directory `state`, and removes what an earlier plugin or an earlier boot
+    /// left. Volumes are mounted below `targets` only. A pod can write `writes_bytes_max` bytes to
+    /// a volume; 0 means no limit. Fails if another plugin uses the directory, or if the limit
+    /// cannot be enforced on this machine.
     pub fn open(state: &Path, broker: &Path, targets: &Path, writes_bytes_max: u64) -> Result<Arc<Volumes>> {
         let directory = state.join("volumes");
         // The process that finds images has a directory of its own in `state`.
@@ -114,7 +112,7 @@ impl Volumes {
 
     /// Reserves a volume for one call. Returns `None` if another call works on it.
     pub(crate) fn turn(self: &Arc<Volumes>, id: &str) -> Option<Turn> {
-        let is_free = locked(&self.busy).insert(id.to_owned());
+        let is_free = self.busy.lock().insert(id.to_owned());
         is_free.then(|| Turn { volumes: Arc::clone(self), id: id.to_owned() })
     }
 
@@ -149,12 +147,9 @@ impl Volumes {
         target.is_ok_and(|target| matches!(self.find(id, &target), Ok(TargetState::Mounted)))
     }
 
-    /// Mounts a volume at a target: the image if there is one, otherwise an empty directory. If that
-    /// fails, it leaves nothing behind.
-    ///
-    /// # Errors
-    ///
-    /// If the image cannot be mounted, or the target cannot.
+    /// Mounts a volume at a target: the image if there is one, otherwise an empty directory. If
+    /// that fails, it leaves nothing behind. Fails if the image cannot be mounted, or the target
+    /// cannot.
     pub(crate) fn publish(&self, id: &str, target: &Path, wanted: &Wanted, image: Option<&Located>) -> Result<()> {
         let directory = self.of(id);
         self.forget(&directory)?;
@@ -186,7 +181,7 @@ impl Volumes {
                     let mount = overlay(&layer, &scratch)?;
                     scratch.keep();
                     attach(mount, &record.target, read_only)?;
-                    locked(&self.held).insert(name_of(directory), (record, Some(client)));
+                    self.held.lock().insert(name_of(directory), (record, Some(client)));
                     return Ok(());
                 }
                 Err(error) => errors.push(error),
@@ -206,12 +201,9 @@ impl Volumes {
         attach(Mount::passed(mount), &record.target, read_only)
     }
 
-    /// Unmounts a volume from a target, and removes it with what the pod wrote. A volume or a target
-    /// that does not exist is no error.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses, or if the target has files that do not belong to a volume.
+    /// Unmounts a volume from a target, and removes it with what the pod wrote. A volume or a
+    /// target that does not exist is no error. Fails if the kernel refuses, or if the target has
+    /// files that do not belong to a volume.
     pub(crate) fn unpublish(&self, id: &str, target: Option<&Path>) -> Result<()> {
         if let Some(target) = target {
             unmount_all(target)?;
@@ -237,7 +229,7 @@ impl Volumes {
 
     fn hold_again(&self) {
         let mut lost = Vec::new();
-        for (volume, (record, client)) in locked(&self.held).iter_mut() {
+        for (volume, (record, client)) in self.held.lock().iter_mut() {
             if client.as_ref().is_none_or(Client::is_lost) {
                 *client = None;
                 lost.push((volume.clone(), record.clone()));
@@ -246,7 +238,7 @@ impl Volumes {
         for (volume, record) in lost {
             match Client::layer(&self.broker, &record.name, record.owner) {
                 Ok((client, _)) => {
-                    if let Some((_, held)) = locked(&self.held).get_mut(&volume) {
+                    if let Some((_, held)) = self.held.lock().get_mut(&volume) {
                         *held = Some(client);
                     }
                 }
@@ -254,7 +246,7 @@ impl Volumes {
                 Err(MountError::Path { .. }) => return,
                 Err(error) => {
                     eprintln!("larder-csi: {}: its data can no longer be fetched: {error}", record.target.display());
-                    locked(&self.held).remove(&volume);
+                    self.held.lock().remove(&volume);
                 }
             }
         }
@@ -270,7 +262,7 @@ impl Volumes {
                         // If the plugin was killed while it made the volume.
                         writes::let_go(&directory)?;
                         if !record.name.is_empty() {
-                            locked(&self.held).insert(name_of(&directory), (record, None));
+                            self.held.lock().insert(name_of(&directory), (record, None));
                         }
                         Ok(())
                     }
@@ -287,7 +279,7 @@ impl Volumes {
 
     /// Removes the directory of a volume that is not mounted any more, its record last.
     fn forget(&self, directory: &Path) -> Result<()> {
-        let held = locked(&self.held).remove(&name_of(directory));
+        let held = self.held.lock().remove(&name_of(directory));
         held.and_then(|(_, client)| client).into_iter().for_each(Client::release);
         if !directory.exists() {
             return Ok(());
@@ -300,10 +292,6 @@ impl Volumes {
     fn of(&self, id: &str) -> PathBuf {
         self.directory.join(blake3::hash(id.as_bytes()).to_hex().as_str())
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn name_of(directory: &Path) -> String {

@@ -1,7 +1,6 @@
-//! Errors of images. The messages say what to do, if the user can do something.
+//! Errors of images. The messages say what to do, if the user can do something. They contain that
+//! of the inner error, so there is no `source`.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,20 +9,23 @@ use larder_store::StoreError;
 
 /// An error of an image. If saving fails, nothing is saved. If restoring fails, the target is
 /// unchanged, except for [`ImageError::LeftAside`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file operation failed.
+    #[error("{}: cannot {doing}: {error}", path.display())]
     Io {
         /// The operation, as it follows "cannot" in the message.
         doing: &'static str,
         /// The path.
         path: PathBuf,
         /// The error of the operation.
-        source: io::Error,
+        error: io::Error,
     },
     /// The path changed while it was saved.
+    #[error("{}: it changed while it was saved; save again when nothing writes there", .0.display())]
     Changed(PathBuf),
     /// A path of a kind that an image cannot hold.
+    #[error("{}: it is {what}, which an image cannot hold; remove it, or save its siblings only", path.display())]
     Unsuitable {
         /// The path.
         path: PathBuf,
@@ -31,10 +33,13 @@ pub enum ImageError {
         what: &'static str,
     },
     /// A path that is not allowed in a record.
+    #[error("{}: an image cannot have this path; write it without `..` after a name", .0.display())]
     Name(PathBuf),
     /// Something exists where the image was to be restored.
+    #[error("{}: something exists there already; remove it, or use --replace", .0.display())]
     InTheWay(PathBuf),
     /// Existing files were moved aside and could not be moved back.
+    #[error("{why}; what existed before is now at {}; move it back", old.display())]
     LeftAside {
         /// The error because of which it had to be moved back.
         why: Box<ImageError>,
@@ -42,6 +47,7 @@ pub enum ImageError {
         old: PathBuf,
     },
     /// A part of an image is damaged.
+    #[error("the image's {what}: {why}")]
     Damaged {
         /// The part.
         what: &'static str,
@@ -49,65 +55,29 @@ pub enum ImageError {
         why: DecodeError,
     },
     /// The bytes of a pack do not have its digest.
+    #[error("pack {0}: its bytes have another digest")]
     PackDamaged(Digest),
     /// A pack is missing.
+    #[error("pack {0} is missing")]
     PackMissing(Digest),
     /// More than an image can hold. The text is the limit.
+    #[error("an image holds at most {0}")]
     TooLarge(&'static str),
     /// An error of the store.
+    #[error("{0}")]
     Store(StoreError),
     /// An error of the source of packs, of compression, or missing memory.
+    #[error("{0}")]
     Source(String),
     /// An archive cannot be read or written, or cannot hold something.
+    #[error("{}: {why}", path.display())]
     Archive {
         /// The archive.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// Compression is not built for this machine.
-    NotHere,
 }
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImageError::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
-            ImageError::Changed(path) => {
-                write!(f, "{}: it changed while it was saved; save again when nothing writes there", path.display())
-            }
-            ImageError::Unsuitable { path, what } => {
-                write!(
-                    f,
-                    "{}: it is {what}, which an image cannot hold; remove it, or save its siblings only",
-                    path.display()
-                )
-            }
-            ImageError::Name(path) => {
-                write!(f, "{}: an image cannot have this path; write it without `..` after a name", path.display())
-            }
-            ImageError::InTheWay(path) => {
-                write!(f, "{}: something exists there already; remove it, or use --replace", path.display())
-            }
-            ImageError::LeftAside { why, old } => {
-                write!(f, "{why}; what existed before is now at {}; move it back", old.display())
-            }
-            ImageError::Damaged { what, why } => write!(f, "the image's {what}: {why}"),
-            ImageError::PackDamaged(digest) => write!(f, "pack {digest}: its bytes have another digest"),
-            ImageError::PackMissing(digest) => write!(f, "pack {digest} is missing"),
-            ImageError::TooLarge(what) => write!(f, "an image holds at most {what}"),
-            ImageError::Store(error) => error.fmt(f),
-            ImageError::Source(why) => f.write_str(why),
-            ImageError::Archive { path, why } => write!(f, "{}: {why}", path.display()),
-            ImageError::NotHere => {
-                f.write_str("images are not built for this machine: Linux on x86-64 or aarch64 is needed")
-            }
-        }
-    }
-}
-
-/// No `source`, because the message contains that of the inner error.
-impl Error for ImageError {}
 
 impl From<StoreError> for ImageError {
     fn from(error: StoreError) -> Self {
@@ -118,7 +88,7 @@ impl From<StoreError> for ImageError {
 impl ImageError {
     /// For `map_err`: says which operation on which path failed.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> ImageError {
-        move |error| ImageError::Io { doing, path: path.to_owned(), source: error.into() }
+        move |error| ImageError::Io { doing, path: path.to_owned(), error: error.into() }
     }
 
     /// Returns an error that there is not enough memory for something.
@@ -135,7 +105,7 @@ impl ImageError {
     pub(crate) fn named(self, made: &Path, to: &Path) -> ImageError {
         let renamed = |path: PathBuf| if path == made { to.to_owned() } else { path };
         match self {
-            ImageError::Io { doing, path, source } => ImageError::Io { doing, path: renamed(path), source },
+            ImageError::Io { doing, path, error } => ImageError::Io { doing, path: renamed(path), error },
             ImageError::Archive { path, why } => ImageError::Archive { path: renamed(path), why },
             other => other,
         }

@@ -112,12 +112,8 @@ fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     unpack_tree(store.blob_bytes(blob, PART_BYTES_MAX)?)
 }
 
-/// Returns about how much memory the trees of an image take while they are decoded, in bytes, and at
-/// most what [`unpack_tree`] allows.
-///
-/// # Errors
-///
-/// If the store does not have a tree.
+/// Returns about how much memory the trees of an image take while they are decoded, in bytes, and
+/// at most what [`unpack_tree`] allows. Fails if the store does not have a tree.
 pub fn memory_of_trees(store: &Store, record: &ImageRecord) -> Result<u64, ImageError> {
     let mut all = 0u64;
     for saved in &record.saved {
@@ -130,11 +126,8 @@ pub fn memory_of_trees(store: &Store, record: &ImageRecord) -> Result<u64, Image
 
 /// Decodes a compressed tree. Its memory is limited in proportion to `packed`, because a stranger
 /// may have made it: 64 times as many bytes or 16 MiB, whichever is more, and the tree has up to 12
-/// times that.
-///
-/// # Errors
-///
-/// If the bytes are not a tree, exceed these limits, or there is not enough memory.
+/// times that. Fails if the bytes are not a tree, exceed these limits, or there is not enough
+/// memory.
 pub fn unpack_tree(packed: Vec<u8>) -> Result<Tree, ImageError> {
     let bytes = unpacked(&packed)?;
     drop(packed);

@@ -12,8 +12,6 @@
 //!
 //! Unaware of: images.
 
-use std::error::Error;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use larder_model::{Digest, DigestWriter, ImageKey, NotAKey};
@@ -36,47 +34,33 @@ pub trait Facts {
 }
 
 /// Why a template cannot be expanded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// There is `{{` without `}}`.
+    #[error("`{0}`: the closing }}}} is missing")]
     Open(String),
     /// The word between the braces is unknown.
+    #[error("{{{{{0}}}}} is unknown: use {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}")]
     Word(String),
     /// The variable is not set.
+    #[error("{{{{env {0}}}}}: the variable is not set")]
     Unset(String),
     /// No file matches the pattern.
+    #[error("{{{{hash {0}}}}}: no such file")]
     NoFile(String),
     /// Too many files match.
+    #[error("{{{{hash {pattern}}}}}: more than {max} files: name fewer", pattern = .0, max = FILES_MAX)]
     Files(String),
     /// The pattern is invalid.
+    #[error("{{{{hash {0}}}}}: {1}")]
     Pattern(String, String),
     /// A file cannot be read.
+    #[error("{path}: {why}", path = .0.display(), why = .1)]
     Unreadable(PathBuf, std::io::Error),
     /// The expanded text is not a valid key.
+    #[error("{0}")]
     Key(NotAKey),
 }
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyError::Open(rest) => write!(f, "`{rest}`: the closing }}}} is missing"),
-            KeyError::Word(word) => {
-                write!(
-                    f,
-                    "{{{{{word}}}}} is unknown: use {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}"
-                )
-            }
-            KeyError::Unset(name) => write!(f, "{{{{env {name}}}}}: the variable is not set"),
-            KeyError::NoFile(pattern) => write!(f, "{{{{hash {pattern}}}}}: no such file"),
-            KeyError::Files(pattern) => write!(f, "{{{{hash {pattern}}}}}: more than {FILES_MAX} files: name fewer"),
-            KeyError::Pattern(pattern, why) => write!(f, "{{{{hash {pattern}}}}}: {why}"),
-            KeyError::Unreadable(path, why) => write!(f, "{}: {why}", path.display()),
-            KeyError::Key(why) => why.fmt(f),
-        }
-    }
-}
-
-impl Error for KeyError {}
 
 /// Expands a template. It is also used for fallbacks, which are the beginning of a key.
 pub fn expand(template: &str, facts: &dyn Facts) -> Result<ImageKey, KeyError> {

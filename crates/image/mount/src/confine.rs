@@ -85,11 +85,8 @@ const THREADS_MAX: u64 = 16_384;
 const OOM_SCORE: &str = "500";
 
 /// Confines this process, which must be root and have one thread. Returns the reason if it keeps
-/// its user. Its capabilities are gone then, too.
-///
-/// # Errors
-///
-/// If it cannot be confined. The process must end then.
+/// its user. Its capabilities are gone then, too. Fails if it cannot be confined. The process must
+/// end then.
 pub fn confine(wanted: &Confinement) -> io::Result<Option<String>> {
     let step = |what: &'static str| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);

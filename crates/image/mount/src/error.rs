@@ -70,9 +70,6 @@ pub enum MountError {
     /// The broker refused the request, or could not be reached. The text is the whole message.
     #[error("{0}")]
     Broker(String),
-    /// This operating system is not supported.
-    #[error("mounting is only supported on Linux")]
-    NotHere,
 }
 
 /// At most this many errors are printed in full; the others are only counted.
@@ -98,7 +95,6 @@ impl MountError {
     }
 
     /// Combines errors into one, or returns `None` if there are none.
-    #[cfg(target_os = "linux")]
     pub fn all(mut errors: Vec<MountError>) -> Option<MountError> {
         match errors.len() {
             0 | 1 => errors.pop(),
@@ -112,7 +108,6 @@ impl MountError {
     }
 
     /// Returns a closure that makes a `Refused` error about `what`, for `map_err`.
-    #[cfg(target_os = "linux")]
     pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(larder_sys::MountRefused) -> MountError {
         let what = what.into();
         move |refused| {

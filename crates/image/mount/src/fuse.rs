@@ -48,24 +48,18 @@ fn installed(name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{name} is not installed"))
 }
 
-/// Checks whether a squashfs file could be mounted by a FUSE program, without trying it.
-///
-/// # Errors
-///
-/// A text for users that says what is missing.
+/// Checks whether a squashfs file could be mounted by a FUSE program, without trying it. The error
+/// is a text for users that says what is missing.
 pub fn possible() -> Result<(), String> {
     program_for(&Image::Squashfs(PathBuf::new())).map(drop)
 }
 
 /// Mounts an image read-only by a FUSE program, as a detached mount. The program ends when the
 /// mount is no longer used. The program can only mount on a path, so a temporary directory is made
-/// in `near` and removed again.
-///
-/// # Errors
-///
-/// If there is no program for the image, if the program fails, or if this process may not mount.
-/// Without that right the program could still mount by `fusermount3`. But `fusermount3` unmounts
-/// only if `/etc/mtab` exists, and no overlay can be put on such a mount.
+/// in `near` and removed again. Fails if there is no program for the image, if the program fails,
+/// or if this process may not mount. Without that right the program could still mount by
+/// `fusermount3`. But `fusermount3` unmounts only if `/etc/mtab` exists, and no overlay can be put
+/// on such a mount.
 pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError> {
     if !larder_sys::may_mount() {
         let why = "root or a user namespace of its own is needed".to_owned();
@@ -134,9 +128,7 @@ pub(crate) const OVERLAY_PLACES: [&str; 2] = ["lower", "merged"];
 /// 3. Both are detached again. The program still has its layers open, and the result is a copy of
 ///    its mount.
 ///
-/// # Errors
-///
-/// If there is no such program, if it fails, or if this process may not mount.
+/// Fails if there is no such program, if it fails, or if this process may not mount.
 pub(crate) fn overlay(lower: &Mount, scratch: &Path) -> Result<Mount, MountError> {
     let unable = |why: String| MountError::Program { program: "an overlay by a program".to_owned(), why };
     let program = installed(OVERLAY).map_err(unable)?;

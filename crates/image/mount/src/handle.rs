@@ -5,9 +5,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use larder_sys::MountNumber;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
@@ -45,21 +45,15 @@ impl Mount {
         self.root.as_fd()
     }
 
-    /// Returns another mount of the same file system. Both share the page cache.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses. It refuses if this process does not have the right to mount.
+    /// Returns another mount of the same file system. Both share the page cache. Fails if the
+    /// kernel refuses. It refuses if this process does not have the right to mount.
     pub fn another(&self) -> Result<Mount, MountError> {
         let error = |error| MountError::Path { path: PathBuf::from("/"), what: "a mount cannot be cloned", error };
         self.copy(self.root.as_fd()).map(Mount::passed).map_err(error)
     }
 
-    /// Returns a mount that shows the subdirectory `name` of this mount.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such directory, or the kernel refuses.
+    /// Returns a mount that shows the subdirectory `name` of this mount. Fails if there is no such
+    /// directory, or the kernel refuses.
     pub fn below(&self, name: &str) -> Result<Mount, MountError> {
         let error =
             |error| MountError::Path { path: PathBuf::from(name), what: "is not a directory of the image", error };
@@ -75,7 +69,7 @@ impl Mount {
     /// attached in a namespace that nothing else uses, and stays there. It can still be used by its
     /// descriptor, and it still ends when this handle is dropped or this process ends.
     pub(crate) fn copy(&self, directory: BorrowedFd) -> io::Result<OwnedFd> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = self.room.lock();
         let room = match &*room {
             Some(room) => room,
             None => match larder_sys::clone_mount(directory) {
@@ -91,16 +85,12 @@ impl Mount {
     /// Returns a descriptor that can be attached to a directory: this mount if it is still
     /// detached, otherwise a copy of it.
     fn into_placeable(self) -> io::Result<OwnedFd> {
-        let is_housed = self.room.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_housed = self.room.lock().is_some();
         if is_housed { self.copy(self.root.as_fd()) } else { Ok(self.root) }
     }
 
     /// Attaches the mount to the directory `target`. The last component of the path must not be a
-    /// symbolic link.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such directory, or this process may not mount there.
+    /// symbolic link. Fails if there is no such directory, or this process may not mount there.
     pub fn place(self, target: &Path) -> Result<Placed, MountError> {
         let place =
             larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory to mount on"))?;
@@ -108,10 +98,7 @@ impl Mount {
     }
 
     /// Attaches the mount to an open directory. `target` is its path, which is used in messages.
-    ///
-    /// # Errors
-    ///
-    /// If this process may not mount there.
+    /// Fails if this process may not mount there.
     pub fn place_on(self, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
         let root = self.into_placeable().map_err(MountError::path(target, "cannot be mounted on"))?;
         larder_sys::place_mount(&root, place).map_err(MountError::path(target, "cannot be mounted on"))?;
@@ -120,11 +107,8 @@ impl Mount {
 
     /// Attaches the mount to the open directory `place` in another mount namespace, of which
     /// `namespace` is a descriptor. `target` is the path of the directory, which is used in
-    /// messages.
-    ///
-    /// # Errors
-    ///
-    /// If this process may not mount there, or if the directory is not in that namespace.
+    /// messages. Fails if this process may not mount there, or if the directory is not in that
+    /// namespace.
     pub fn place_inside(self, namespace: OwnedFd, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
         let root = self.into_placeable().map_err(MountError::path(target, "cannot be mounted on"))?;
         let placed = larder_sys::in_mount_namespace(namespace.as_fd(), || larder_sys::place_mount(&root, place));
@@ -144,11 +128,7 @@ impl Placed {
         self.root.as_ref().expect("only methods that consume the handle take the root").as_fd()
     }
 
-    /// Returns the number by which the kernel identifies the mount.
-    ///
-    /// # Errors
-    ///
-    /// Before Linux 5.8.
+    /// Returns the number by which the kernel identifies the mount. Fails before Linux 5.8.
     pub fn number(&self) -> Result<MountNumber, MountError> {
         let what = "its mount has no number (Linux 5.8 is needed)";
         larder_sys::mount_number(self.descriptor()).map_err(MountError::path(&self.target, what))
@@ -159,11 +139,8 @@ impl Placed {
         self.root = None;
     }
 
-    /// Unmounts now.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses. For example, another process may have unmounted or moved the mount.
+    /// Unmounts now. Fails if the kernel refuses. For example, another process may have unmounted
+    /// or moved the mount.
     pub fn take_away(mut self) -> Result<(), MountError> {
         let root = self.root.take().expect("only methods that consume the handle take the root");
         self.unmount(&root).map_err(MountError::path(&self.target, "cannot be unmounted"))

@@ -17,10 +17,8 @@ pub const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_sui
 pub(crate) const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
 
 /// Mounts an EROFS image directly from its files, without a loop device. This needs Linux 6.12.
-///
-/// # Errors
-///
-/// If the kernel refuses. `ENOTBLK` means that this kernel only mounts EROFS from a block device.
+/// Fails if the kernel refuses. `ENOTBLK` means that this kernel only mounts EROFS from a block
+/// device.
 pub fn erofs(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (metadata, data) = (real(metadata)?, data.map(real).transpose()?);
     mount_erofs(&metadata, data.as_deref().as_slice(), &metadata)
@@ -40,22 +38,16 @@ pub fn erofs_has_data() -> bool {
 }
 
 /// Mounts an EROFS image through loop devices, which works on all kernels that know the image's
-/// format. Every byte of the data must be local.
-///
-/// # Errors
-///
-/// If there is no free loop device, or the kernel refuses.
+/// format. Every byte of the data must be local. Fails if there is no free loop device, or the
+/// kernel refuses.
 pub fn erofs_by_loop_device(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (_open, device) = device_of(metadata)?;
     let second = data.map(device_of).transpose()?;
     mount_erofs(&device, second.as_ref().map(|(_, path)| path.as_path()).as_slice(), metadata)
 }
 
-/// Mounts a squashfs file through a loop device.
-///
-/// # Errors
-///
-/// If there is no free loop device, or the kernel refuses.
+/// Mounts a squashfs file through a loop device. Fails if there is no free loop device, or the
+/// kernel refuses.
 pub fn squashfs(file: &Path) -> Result<Mount, MountError> {
     let (_open, device) = device_of(file)?;
     let options = [("source", text(&device)), ("ro", MountValue::Flag)];
@@ -63,12 +55,9 @@ pub fn squashfs(file: &Path) -> Result<Mount, MountError> {
     made.map(Mount::passed).map_err(MountError::refused(format!("squashfs image {}", file.display())))
 }
 
-/// Returns a mount of the same files that shows other owners (an ID-mapped mount).
-///
-/// # Errors
-///
-/// If this process may not map these IDs, or if the file system does not support ID-mapped mounts.
-/// EROFS does since Linux 5.19, squashfs since 6.2.
+/// Returns a mount of the same files that shows other owners (an ID-mapped mount). Fails if this
+/// process may not map these IDs, or if the file system does not support ID-mapped mounts. EROFS
+/// does since Linux 5.19, squashfs since 6.2.
 pub fn owned_by(layer: &Mount, owners: &Owners) -> Result<Mount, MountError> {
     let ranges = |list: &[(u32, u32, u32)]| -> Vec<OwnerRange> {
         list.iter().map(|&(stored, seen, count)| OwnerRange { stored, seen, count }).collect()

@@ -21,60 +21,40 @@
 //!
 //! Unaware of: cache keys, records, packs, remotes, how an image is made.
 #![forbid(unsafe_code)]
+// Only for Linux so far. On other systems larder runs tools without a cache, and needs no images.
+#![cfg(target_os = "linux")]
 
 mod backend;
 mod error;
 mod image;
 
-#[cfg(target_os = "linux")]
 pub mod broker;
-#[cfg(target_os = "linux")]
 mod confine;
-#[cfg(target_os = "linux")]
 mod dev_fuse;
-#[cfg(target_os = "linux")]
 mod erofs;
-#[cfg(target_os = "linux")]
 mod fill;
-#[cfg(target_os = "linux")]
 mod fuse;
-#[cfg(all(target_os = "linux", feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzz;
-#[cfg(target_os = "linux")]
 mod handle;
-#[cfg(target_os = "linux")]
 mod landlocked;
-#[cfg(target_os = "linux")]
 mod layer;
-#[cfg(target_os = "linux")]
 pub mod lazy;
-#[cfg(target_os = "linux")]
 mod overlay;
-#[cfg(target_os = "linux")]
 mod places;
-#[cfg(target_os = "linux")]
 mod probe;
-#[cfg(target_os = "linux")]
 pub mod serve;
 
 pub use backend::{Backend, Step};
-#[cfg(target_os = "linux")]
 pub use confine::{Confinement, USER as CONFINED_USER, confine};
 pub use error::MountError;
-#[cfg(target_os = "linux")]
 pub use fill::Fill;
-#[cfg(target_os = "linux")]
 pub use fuse::{Life, layer as by_fuse, possible as by_fuse_possible};
 pub use image::{Image, Owners};
 
-#[cfg(target_os = "linux")]
 pub use handle::{Mount, Placed};
-#[cfg(target_os = "linux")]
 pub use layer::{HARMLESS, erofs, erofs_by_loop_device, erofs_has_data, owned_by, squashfs};
-#[cfg(target_os = "linux")]
 pub use overlay::{Scratch, overlay};
-#[cfg(target_os = "linux")]
 pub use places::{Ask, Inside, Lease, Listed, Places, Stay};
-#[cfg(target_os = "linux")]
 pub use probe::{choose, ladder};

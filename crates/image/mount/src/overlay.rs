@@ -29,11 +29,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the two directories in `directory`, which is created if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be made, or exist already.
+    /// Makes the two directories in `directory`, which is created if it does not exist. Fails if
+    /// they cannot be made, or exist already.
     pub fn make(directory: &Path) -> Result<Scratch, MountError> {
         let made = || {
             fs::DirBuilder::new().recursive(true).create(directory)?;
@@ -91,12 +88,9 @@ pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
 }
 
 /// Returns a writable mount that shows `lower` and writes changes to `scratch`. It also works in a
-/// user namespace, if the owners of the lower mount are mapped there.
-///
-/// # Errors
-///
-/// If the kernel refuses. The file system of `scratch` must support extended attributes, and must
-/// not be an overlay itself.
+/// user namespace, if the owners of the lower mount are mapped there. Fails if the kernel refuses.
+/// The file system of `scratch` must support extended attributes, and must not be an overlay
+/// itself.
 pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
     let refused = || MountError::refused(format!("an overlay that writes to {}", scratch.directory.display()));
     let alike = like(lower.descriptor(), &scratch.upper());
@@ -119,12 +113,8 @@ pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
 
 /// Makes the overlay by the program `fuse-overlayfs`, after the kernel refused it with the error
 /// `refused`. Before Linux 5.11 the kernel refuses every overlay in a user namespace (EPERM). The
-/// program ends with this thread.
-///
-/// # Errors
-///
-/// If the program is not possible here either. After another refusal of the kernel, `refused` is
-/// returned, because the program would not help.
+/// program ends with this thread. Fails if the program is not possible here either. After another
+/// refusal of the kernel, `refused` is returned, because the program would not help.
 pub(crate) fn overlay_by_program(lower: &Mount, scratch: &Scratch, refused: MountError) -> Result<Mount, MountError> {
     let is_for_users = matches!(&refused, MountError::Refused { error, .. } if is_denied(error));
     if !is_for_users || larder_sys::is_of_first_users() {

@@ -8,6 +8,8 @@
 mod contexts;
 mod pairs;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 
 use crate::directory::{Record, RecordedRun};
@@ -20,8 +22,6 @@ pub use pairs::{PairRow, Pairs};
 
 /// The share of all processors that other processes may use without a warning.
 const FOREIGN_MAX: f64 = 0.05;
-/// The largest number of rows in each list of where a difference comes from.
-const ROWS_MAX: usize = 12;
 
 /// The options of a comparison.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 /// The result of a comparison.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Comparison {
     /// The names of both records.
     pub names: [String; 2],
@@ -111,31 +111,16 @@ pub fn compare(a: &Record, b: &Record, options: &Options) -> Comparison {
         measures.iter_mut().for_each(|measure| (measure.verdict, measure.more_runs) = ("refused", None));
     }
     let warnings = warnings(a, b, &samples);
+    let names = [a, b].map(|record| record.header.name.clone());
+    let measured = Comparison { names, unlike, refused, warnings, measures, ..Comparison::default() };
     let traced = [a, b].map(|record| record.explaining().map(|run| (run, processes(run))));
-    let [Some((run_a, processes_a)), Some((run_b, processes_b))] = &traced else {
-        return Comparison { measures, ..nothing(a, b, unlike, refused, warnings) };
-    };
+    let [Some((run_a, processes_a)), Some((run_b, processes_b))] = &traced else { return measured };
     Comparison {
-        measures,
         actions: pairs::actions(&run_a.actions, &run_b.actions),
         processes: pairs::processes([(a, processes_a), (b, processes_b)]),
         by_kind: by_kind(processes_a, processes_b),
         by_phase: by_phase(run_a, run_b),
-        ..nothing(a, b, unlike, refused, warnings)
-    }
-}
-
-fn nothing(a: &Record, b: &Record, unlike: Vec<Unlike>, refused: String, warnings: Vec<String>) -> Comparison {
-    Comparison {
-        names: [a.header.name.clone(), b.header.name.clone()],
-        unlike,
-        refused,
-        warnings,
-        measures: Vec::new(),
-        actions: None,
-        processes: None,
-        by_kind: Vec::new(),
-        by_phase: Vec::new(),
+        ..measured
     }
 }
 
@@ -172,12 +157,11 @@ impl<'a> Samples<'a> {
 
     /// Returns why the two sides cannot be compared, if their exit codes differ.
     fn ended_otherwise(&self) -> Option<String> {
-        let codes = |runs: &[&RecordedRun]| -> std::collections::BTreeSet<i32> {
+        let codes = |runs: &[&RecordedRun]| -> BTreeSet<i32> {
             runs.iter().filter_map(|run| run.run.end.as_ref()).map(|end| end.exit_code).collect()
         };
         let (a, b) = (codes(&self.a), codes(&self.b));
-        let shown =
-            |codes: &std::collections::BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" or ");
+        let shown = |codes: &BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" or ");
         (a != b && !a.is_empty() && !b.is_empty()).then(|| {
             let (a, b) = (shown(&a), shown(&b));
             format!("no verdict, because A ended with {a} and B with {b}: add --anyway to compare them")
@@ -224,7 +208,7 @@ impl Quantity {
             samples: [a.len(), b.len()],
             ratio: estimate.map(|Estimate { ratio, low, high, .. }| [ratio, low, high]),
             paired: samples.paired,
-            verdict: verdict.map_or("cannot tell", verdict_name),
+            verdict: verdict.map_or("cannot tell", Verdict::name),
             more_runs: match verdict {
                 Some(Verdict::CannotTell(more)) => more,
                 Some(_) => None,
@@ -232,16 +216,6 @@ impl Quantity {
                 None => statistics::PAIRS_MIN.checked_sub(a.len().min(b.len())).filter(|more| *more > 0),
             },
         }
-    }
-}
-
-/// Returns the name of a verdict, as it is written and shown.
-pub fn verdict_name(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Less => "less",
-        Verdict::More => "more",
-        Verdict::Equal => "equal",
-        Verdict::CannotTell(_) => "cannot tell",
     }
 }
 
@@ -301,7 +275,7 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
 }
 
 fn by_kind(a: &Processes, b: &Processes) -> Vec<Went> {
-    let of = |processes| -> std::collections::BTreeMap<String, (u64, f64, f64)> {
+    let of = |processes| -> Sums {
         let row = |kind: crate::summary::NamedProcesses| {
             (kind.name, (kind.count, kind.cpu_us as f64 / 1e3, kind.system_us as f64 / 1e3))
         };
@@ -311,17 +285,18 @@ fn by_kind(a: &Processes, b: &Processes) -> Vec<Went> {
 }
 
 fn by_phase(a: &RecordedRun, b: &RecordedRun) -> Vec<Went> {
-    let of = |run: &RecordedRun| -> std::collections::BTreeMap<String, (u64, f64, f64)> {
+    let of = |run: &RecordedRun| -> Sums {
         let count = run.actions.len() as u64;
         phases(&run.actions).into_iter().map(|(name, ns)| (name, (count, ns as f64 / 1e6, 0.0))).collect()
     };
     largest(of(a), of(b))
 }
 
-type Sums = std::collections::BTreeMap<String, (u64, f64, f64)>;
+/// The count, the time and the time in the kernel (in milliseconds) by name.
+type Sums = BTreeMap<String, (u64, f64, f64)>;
 
 fn largest(a: Sums, b: Sums) -> Vec<Went> {
-    let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     let mut rows: Vec<Went> = names
         .into_iter()
         .map(|name| {
@@ -329,8 +304,7 @@ fn largest(a: Sums, b: Sums) -> Vec<Went> {
             Went { name: name.clone(), counts: [one.0, other.0], ms: [one.1, other.1], kernel_ms: [one.2, other.2] }
         })
         .collect();
-    rows.sort_by(|x, y| (y.ms[1] - y.ms[0]).abs().total_cmp(&(x.ms[1] - x.ms[0]).abs()));
-    rows.truncate(ROWS_MAX);
+    pairs::keep_largest(&mut rows, |row| row.ms);
     rows
 }
 

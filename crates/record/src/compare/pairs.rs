@@ -9,7 +9,7 @@ use crate::processes::Processes;
 use crate::schema::Action;
 use crate::statistics;
 
-/// The number of pairs that are shown, those that differ most.
+/// The largest number of rows in a list of pairs, or of where a difference comes from.
 const ROWS_MAX: usize = 12;
 /// Processes with less CPU time, in microseconds, are ignored, because the kernel counts in steps
 /// of this size.
@@ -107,14 +107,20 @@ fn pairs(a: Vec<Half>, b: Vec<Half>) -> Option<Pairs> {
         .into_iter()
         .map(|(a, b)| PairRow { name: b.name, ms: [a.ms, b.ms], ratio: b.ms / a.ms, outcomes: [a.outcome, b.outcome] })
         .collect();
-    rows.sort_by(|x, y| (y.ms[1] - y.ms[0]).abs().total_cmp(&(x.ms[1] - x.ms[0]).abs()));
-    rows.truncate(ROWS_MAX);
+    keep_largest(&mut rows, |row| row.ms);
     Some(Pairs {
         count,
         alone: [count_a - count, count_b - count],
         ratio: estimate.map(|estimate| [estimate.ratio, estimate.low, estimate.high]),
         rows,
     })
+}
+
+/// Sorts rows by the difference between their times in A and in B, and keeps the largest.
+pub(super) fn keep_largest<T>(rows: &mut Vec<T>, ms: impl Fn(&T) -> [f64; 2]) {
+    let difference = |row: &T| (ms(row)[1] - ms(row)[0]).abs();
+    rows.sort_by(|x, y| difference(y).total_cmp(&difference(x)));
+    rows.truncate(ROWS_MAX);
 }
 
 #[cfg(test)]

@@ -12,10 +12,12 @@
 //! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, file_body};
+use crate::{
+    Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body,
+    file_body,
+};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use futures::future::BoxFuture;
 use larder_model::Digest;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -208,7 +210,7 @@ impl Remote for Directory {
         Abilities::STORE
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let path = self.path(key);
             match tokio::fs::metadata(&path).await {
@@ -226,12 +228,12 @@ impl Remote for Directory {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = body::exactly(self.name.clone(), key, size, body);
         Box::pin(self.store(key, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(async move {
             let Some(&first) = keys.first() else { return Ok(Vec::new()) };
             let keys = keys.to_vec();
@@ -240,14 +242,14 @@ impl Remote for Directory {
         })
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(async move {
             let found = self.blocking(key, move |here| here.read(key)).await?;
             Ok(found.map(|bytes| (bytes.clone(), Mark(MarkOf::Bytes(Digest::of(&bytes))))))
         })
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         Box::pin(self.blocking(key, move |here| here.swap_now(key, &bytes, seen.as_ref())))
     }
 }

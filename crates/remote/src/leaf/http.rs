@@ -4,16 +4,14 @@
 //! Unaware of: what objects contain.
 
 use crate::error::{own_error, with_causes};
-use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
-use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use crate::remote::each;
+use crate::{Abilities, Answer, Body, Fetched, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
+use futures::stream::{StreamExt, TryStreamExt};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// How many requests of `has` are under way at once.
-const LOOKS_MAX: usize = 64;
+use std::sync::Arc;
 
 pub(crate) struct Http {
     name: Arc<str>,
@@ -100,7 +98,7 @@ impl Http {
         }
     }
 
-    async fn fetch(&self, key: Key) -> Result<Option<(Option<u64>, Body)>, RemoteError> {
+    async fn fetch(&self, key: Key) -> Result<Fetched, RemoteError> {
         let answer = self.send(key, self.request(Method::GET, &key.path())).await?;
         match answer.status() {
             StatusCode::OK => {}
@@ -163,9 +161,9 @@ impl Http {
         Ok(())
     }
 
-    fn made(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    fn made(&self) -> MutexGuard<'_, HashSet<String>> {
         let made = self.made.as_ref().expect("only called for WebDAV");
-        made.lock().unwrap_or_else(PoisonError::into_inner)
+        made.lock()
     }
 }
 
@@ -189,17 +187,16 @@ impl Remote for Http {
         Abilities::LAST_WINS
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(self.fetch(key))
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = body::exactly(self.name.clone(), key, size, body);
         Box::pin(self.store(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
-        let looks = keys.iter().map(|&key| self.is_there(key));
-        Box::pin(stream::iter(looks).buffered(LOOKS_MAX).try_collect())
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
+        Box::pin(each(keys, |&key| self.is_there(key)))
     }
 }

@@ -9,20 +9,19 @@
 //!
 //! Unaware of: what objects contain.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_memcached::{AsciiProtocol, Client, Error, ErrorKind, Status};
-use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::client::{CONNECT_WAIT_MAX, IDLE_MAX};
-use crate::{Abilities, Body, Key, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
-
-/// How many requests of `has` are under way at once.
-const LOOKS_MAX: usize = 64;
+use crate::remote::each;
+use crate::{
+    Abilities, Answer, Body, Fetched, Key, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole,
+};
 
 pub(crate) struct Memcached {
     name: Arc<str>,
@@ -63,7 +62,7 @@ impl Memcached {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<(Client, Instant)>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain(|(_, since)| since.elapsed() < IDLE_MAX);
         idle
     }
@@ -144,20 +143,20 @@ impl Remote for Memcached {
         self.abilities
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let found = self.fetch(key).await?;
             Ok(found.map(|bytes| (Some(bytes.len() as u64), whole(bytes.into()))))
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(self.store(key, size, body::exactly(self.name.clone(), key, size, body), how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         // Not all versions of the protocol can check for an object without fetching it.
         let look = move |key: Key| async move { Ok(self.fetch(key).await?.is_some()) };
-        Box::pin(stream::iter(keys.iter().copied().map(look)).buffered(LOOKS_MAX).try_collect())
+        Box::pin(each(keys.iter().copied(), look))
     }
 }

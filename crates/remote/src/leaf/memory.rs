@@ -3,12 +3,12 @@
 //! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, body, collect, whole};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, SMALL_BYTES_MAX, Stored, body, collect, whole};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use larder_model::Digest;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Objects in memory.
 pub struct Memory {
@@ -30,7 +30,7 @@ impl Memory {
 
     /// Returns how many objects there are.
     pub fn len(&self) -> usize {
-        self.objects().len()
+        self.objects.lock().len()
     }
 
     /// Returns true if there are no objects.
@@ -40,15 +40,11 @@ impl Memory {
 
     /// Returns the object of a key without a request.
     pub fn peek(&self, key: Key) -> Option<Bytes> {
-        self.objects().get(&key).cloned()
-    }
-
-    fn objects(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Bytes>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock().get(&key).cloned()
     }
 
     fn store(&self, key: Key, bytes: Bytes, how: Put) -> Stored {
-        let mut objects = self.objects();
+        let mut objects = self.objects.lock();
         if objects.contains_key(&key) && (how == Put::IfAbsent || !self.abilities.replace) {
             return Stored::Existed;
         }
@@ -66,7 +62,7 @@ impl Remote for Memory {
         self.abilities
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         // Lets other tasks run, as a request to a service would.
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -74,7 +70,7 @@ impl Remote for Memory {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(async move {
             self.abilities.takes(&self.name, key, size)?;
             let body = body::exactly(self.name.clone(), key, size, body);
@@ -84,25 +80,25 @@ impl Remote for Memory {
         })
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let objects = self.objects();
+            let objects = self.objects.lock();
             Ok(keys.iter().map(|key| objects.contains_key(key)).collect())
         })
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             Ok(self.peek(key).map(|bytes| (bytes.clone(), Mark(MarkOf::Bytes(Digest::of(&bytes))))))
         })
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         Box::pin(async move {
             self.abilities.takes(&self.name, key, (bytes.len() as u64).min(SMALL_BYTES_MAX))?;
-            let mut objects = self.objects();
+            let mut objects = self.objects.lock();
             let same = match (objects.get(&key), &seen) {
                 (None, None) => true,
                 (Some(now), Some(Mark(MarkOf::Bytes(then)))) => Digest::of(now) == *then,

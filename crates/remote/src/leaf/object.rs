@@ -4,10 +4,11 @@
 //! Unaware of: what objects contain.
 
 use crate::error::causes;
-use crate::remote::MarkOf;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body};
+use crate::remote::{MarkOf, each};
+use crate::{
+    Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body,
+};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use opendal::options::WriteOptions;
 use opendal::{Buffer, Error, ErrorKind, Metadata, Operator};
@@ -20,8 +21,6 @@ const PIECE_BYTES: u64 = 5 << 20;
 /// The most bytes that all uploads hold in memory together.
 const HELD_BYTES_MAX: u64 = 40 << 20;
 const HELD_UNIT_BYTES: u64 = 64 << 10;
-/// How many requests of `has` are under way at once.
-const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Object {
     name: Arc<str>,
@@ -160,21 +159,20 @@ impl Remote for Object {
         self.abilities
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move { Ok(self.read(key).await?.map(|(size, _, body)| (size, body))) })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = body::exactly(self.name.clone(), key, size, body);
         Box::pin(self.store(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
-        let looks = keys.iter().map(|&key| self.is_there(key));
-        Box::pin(stream::iter(looks).buffered(LOOKS_MAX).try_collect())
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
+        Box::pin(each(keys, |&key| self.is_there(key)))
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(async move {
             let Some((_, mark, body)) = self.read(key).await? else { return Ok(None) };
             let bytes = body::collect(&self.name, key, body, SMALL_BYTES_MAX).await?;
@@ -185,7 +183,7 @@ impl Remote for Object {
         })
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         Box::pin(async move {
             self.abilities.takes(&self.name, key, bytes.len() as u64)?;
             let path = self.path(key);

@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt, TryStreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -23,14 +21,14 @@ use redis::{
 use tokio::sync::Mutex;
 
 use super::client::CONNECT_WAIT_MAX;
+use crate::remote::each;
 use crate::{
-    Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Tls, Trouble, body, whole,
+    Abilities, Answer, Body, Fetched, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Tls, Trouble,
+    body, whole,
 };
 
 /// The number of connections. With several of them a large answer does not delay all others.
 const CONNECTIONS: usize = 4;
-/// How many requests of `has` are under way at once.
-const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Redis {
     name: Arc<str>,
@@ -169,20 +167,20 @@ impl Remote for Redis {
         self.abilities
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let found: Option<bytes::Bytes> = self.ask(key, redis::cmd("GET").arg(self.path(key))).await?;
             Ok(found.map(|bytes| (Some(bytes.len() as u64), whole(bytes))))
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(self.store(key, size, body::exactly(self.name.clone(), key, size, body), how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         let look = move |key: Key| async move { self.ask::<bool>(key, redis::cmd("EXISTS").arg(self.path(key))).await };
-        Box::pin(stream::iter(keys.iter().copied().map(look)).buffered(LOOKS_MAX).try_collect())
+        Box::pin(each(keys.iter().copied(), look))
     }
 }
 

@@ -7,8 +7,8 @@
 //! Unaware of: which service it is, what is sent.
 
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, Result};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::codegen::http::{Request, Response, StatusCode, header::RETRY_AFTER};
@@ -30,13 +30,9 @@ impl<T> RetryAfter<T> {
         RetryAfter { inner, closed: Mutex::default() }
     }
 
-    fn closed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn pass(&self, path: &str) -> Result<()> {
         let until = {
-            let mut closed = self.closed();
+            let mut closed = self.closed.lock();
             let now = Instant::now();
             closed.retain(|_, until| *until > now);
             closed.get(path).copied()
@@ -62,7 +58,7 @@ impl<T: HttpTransport> HttpTransport for RetryAfter<T> {
         {
             let seconds = told.to_str().ok().and_then(|told| told.trim().parse().ok());
             let wait = seconds.map_or(UNREADABLE, Duration::from_secs).min(TOLD_MAX);
-            self.closed().insert(path, Instant::now() + wait);
+            self.closed.lock().insert(path, Instant::now() + wait);
         }
         Ok(answer)
     }

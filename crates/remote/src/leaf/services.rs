@@ -40,10 +40,9 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             if let Some(endpoint) = endpoint {
                 builder = builder.endpoint(endpoint);
             }
-            let variable = |name: &str| (options.variable)(name).filter(|value| !value.is_empty());
-            if let (Some(id), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+            if let (Some(id), Some(secret)) = (options.set("AWS_ACCESS_KEY_ID"), options.set("AWS_SECRET_ACCESS_KEY")) {
                 builder = builder.access_key_id(&id).secret_access_key(&secret);
-                if let Some(token) = variable("AWS_SESSION_TOKEN") {
+                if let Some(token) = options.set("AWS_SESSION_TOKEN") {
                     builder = builder.session_token(&token);
                 }
             }
@@ -53,8 +52,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             if *anonymous {
                 builder = builder.skip_signature();
             }
-            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
+            Ok(Arc::new(object(url, builder, endpoint.as_deref(), prefix, Abilities::STORE)?))
         }
         Service::Gcs { bucket, prefix, endpoint, anonymous } => {
             let mut builder = Gcs::default().bucket(bucket);
@@ -64,15 +62,14 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             if *anonymous {
                 builder = builder.skip_signature();
             }
-            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE).with_conditional_pieces()))
+            let object = object(url, builder, endpoint.as_deref(), prefix, Abilities::STORE)?;
+            Ok(Arc::new(object.with_conditional_pieces()))
         }
         Service::Azblob { container, prefix, endpoint, account, anonymous } => {
             let given = (endpoint.as_deref(), account.as_deref());
             let builder = azblob(url, options, container, given)?;
             let builder = if *anonymous { builder.skip_signature() } else { builder };
-            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
+            Ok(Arc::new(object(url, builder, endpoint.as_deref(), prefix, Abilities::STORE)?))
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
             // Redis' own client reads this variable, too.
@@ -118,8 +115,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             if let Some(endpoint) = (options.variable)("ACTIONS_RESULTS_URL") {
                 builder = builder.endpoint(&endpoint);
             }
-            let operator = with_http(url, self::operator(url, builder)?, None)?;
-            Ok(Arc::new(Object::new(name, operator, prefix, ENTRIES)))
+            Ok(Arc::new(object(url, builder, None, prefix, ENTRIES)?))
         }
         Service::Grpc { address, instance, tls, headers } => {
             let headers = header_map(url, headers, options)?;
@@ -137,9 +133,7 @@ fn azblob(
     container: &str,
     (endpoint, account): (Option<&str>, Option<&str>),
 ) -> Result<Azblob, RemoteError> {
-    let first = |names: [&str; 2]| {
-        names.into_iter().find_map(|name| (options.variable)(name).filter(|value| !value.is_empty()))
-    };
+    let first = |names: [&str; 2]| names.into_iter().find_map(|name| options.set(name));
     let account = account.map(str::to_owned).or_else(|| first(["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"]));
     let made = account.as_ref().map(|account| format!("https://{account}.blob.core.windows.net"));
     let Some(endpoint) = endpoint.map(str::to_owned).or(made) else {
@@ -155,18 +149,22 @@ fn azblob(
     Ok(builder)
 }
 
-fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteError> {
-    Operator::new(builder)
-        .map_err(|error| RemoteError::failed(&url.name().into(), None, Trouble::Denied, error.message()))
-}
-
-/// Makes an operator use our HTTP client.
-fn with_http(url: &RemoteUrl, operator: Operator, endpoint: Option<&str>) -> Result<Operator, RemoteError> {
+/// Returns the client for an object store, which uses our HTTP client.
+fn object<B: Builder>(
+    url: &RemoteUrl,
+    builder: B,
+    endpoint: Option<&str>,
+    prefix: &str,
+    abilities: Abilities,
+) -> Result<Object, RemoteError> {
+    let refused =
+        |error: opendal::Error| RemoteError::failed(&url.name().into(), None, Trouble::Denied, error.message());
+    let operator = Operator::new(builder).map_err(refused)?;
     let encrypted = endpoint.is_none_or(|endpoint| endpoint.starts_with("https:"));
     let client = http_client(url, encrypted.then(|| Tls { ca: url.ca.clone(), ..Tls::default() }).as_ref())?;
     let transport = HttpTransporter::new(RetryAfter::new(ReqwestTransport::new(client)));
     let context = OperationContext::new().with_http_transport(transport);
-    Ok(operator.with_context(context))
+    Ok(Object::new(url.name(), operator.with_context(context), prefix, abilities))
 }
 
 fn s3_region(
@@ -175,8 +173,7 @@ fn s3_region(
     region: &Option<String>,
     options: &Options,
 ) -> Result<String, RemoteError> {
-    let variable = |name: &str| (options.variable)(name).filter(|value| !value.is_empty());
-    let said = region.clone().or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
+    let said = region.clone().or_else(|| options.set("AWS_REGION")).or_else(|| options.set("AWS_DEFAULT_REGION"));
     // Servers of others than Amazon mostly have a single region of this name.
     said.or_else(|| endpoint.as_ref().map(|_| "us-east-1".to_owned())).ok_or_else(|| {
         RemoteError::url(

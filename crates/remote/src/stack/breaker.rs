@@ -15,11 +15,11 @@
 //! Unaware of: which service it is, what is stored.
 
 use super::guard::Guard;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::StreamExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// When the breaker opens, and for how long.
@@ -89,7 +89,7 @@ impl Switch {
 
     /// Returns the current state.
     pub fn state(&self, now: Instant) -> BreakerState {
-        match self.locked().open_until {
+        match self.state.lock().open_until {
             None => BreakerState::Closed,
             Some(until) if now < until => BreakerState::Open(until - now),
             Some(_) => BreakerState::HalfOpen,
@@ -99,7 +99,7 @@ impl Switch {
     /// Returns an error if a request must not be sent now. In the half-open state the first request
     /// is sent as the probe.
     fn pass(&self, now: Instant) -> Result<(), RemoteError> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let why = match state.open_until {
             None => return Ok(()),
             Some(until) if now < until => {
@@ -117,11 +117,12 @@ impl Switch {
     /// Remembers the error of a request if only a person can mend it.
     fn note<T>(&self, outcome: &Result<T, RemoteError>) {
         let error = outcome.as_ref().err();
-        self.locked().for_people = error.filter(|error| error.trouble().is_some_and(Trouble::is_for_people)).cloned();
+        self.state.lock().for_people =
+            error.filter(|error| error.trouble().is_some_and(Trouble::is_for_people)).cloned();
     }
 
     fn ended(&self, now: Instant, outcome: Outcome) {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         match outcome {
             Outcome::Well => {
                 state.failed.clear();
@@ -149,10 +150,6 @@ impl Switch {
     /// Counts a failure: a caller gave up waiting for an answer.
     pub(crate) fn late(&self, now: Instant) {
         self.ended(now, Outcome::Badly);
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,27 +194,22 @@ impl Breaker {
         &self.switch
     }
 
-    async fn guarded<T>(&self, work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
-        self.judged(work, of).await
-    }
-
-    async fn uploaded<T>(&self, work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
-        self.judged(work, of_upload).await
-    }
-
-    async fn judged<T>(
-        &self,
-        work: impl Future<Output = Result<T, RemoteError>>,
-        of: impl Fn(&Result<T, RemoteError>) -> Outcome,
-    ) -> Result<T, RemoteError> {
-        self.switch.pass(now())?;
-        let switch = self.switch.clone();
-        let mut guard = Guard::new(move || switch.ended(now(), Outcome::Unknown));
-        let outcome = work.await;
-        guard.disarm();
-        self.switch.note(&outcome);
-        self.switch.ended(now(), of(&outcome));
-        outcome
+    /// Lets a request through unless the breaker is open. `of` says how its outcome counts.
+    fn judged<'a, T: Send + 'a>(
+        &'a self,
+        of: fn(&Result<T, RemoteError>) -> Outcome,
+        work: Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            self.switch.pass(now())?;
+            let switch = self.switch.clone();
+            let mut guard = Guard::new(move || switch.ended(now(), Outcome::Unknown));
+            let outcome = work.await;
+            guard.disarm();
+            self.switch.note(&outcome);
+            self.switch.ended(now(), of(&outcome));
+            outcome
+        })
     }
 }
 
@@ -230,9 +222,9 @@ impl Remote for Breaker {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
-            let found = self.guarded(self.inner.get(key)).await?;
+            let found = self.judged(of, self.inner.get(key)).await?;
             let switch = self.switch.clone();
             let watch = move |next: &Result<Bytes, RemoteError>| {
                 if matches!(of(next), Outcome::Badly) {
@@ -243,32 +235,28 @@ impl Remote for Breaker {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
-        Box::pin(self.uploaded(self.inner.put(key, size, body, how)))
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
+        self.judged(of_upload, self.inner.put(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
-        Box::pin(self.guarded(self.inner.has(keys)))
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
+        self.judged(of, self.inner.has(keys))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
-        Box::pin(self.guarded(self.inner.get_small(keys)))
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
+        self.judged(of, self.inner.get_small(keys))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
-        Box::pin(self.uploaded(self.inner.put_small(objects, how)))
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
+        self.judged(of_upload, self.inner.put_small(objects, how))
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
-        Box::pin(self.guarded(self.inner.get_marked(key)))
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
+        self.judged(of, self.inner.get_marked(key))
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
-        Box::pin(self.uploaded(self.inner.swap(key, bytes, seen)))
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
+        self.judged(of_upload, self.inner.swap(key, bytes, seen))
     }
 }
 

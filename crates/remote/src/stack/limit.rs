@@ -2,9 +2,8 @@
 //!
 //! Unaware of: which service it is.
 
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, Stored};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,6 +23,13 @@ impl Limit {
     async fn turn(&self) -> OwnedSemaphorePermit {
         self.turns.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
+
+    fn limited<'a, T: Send + 'a>(&'a self, work: Answer<'a, T>) -> Answer<'a, T> {
+        Box::pin(async move {
+            let _turn = self.turn().await;
+            work.await
+        })
+    }
 }
 
 impl Remote for Limit {
@@ -35,7 +41,7 @@ impl Remote for Limit {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let turn = self.turn().await;
             let found = self.inner.get(key).await?;
@@ -50,49 +56,27 @@ impl Remote for Limit {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.put(key, size, body, how).await
-        })
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
+        self.limited(self.inner.put(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.has(keys).await
-        })
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
+        self.limited(self.inner.has(keys))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.get_small(keys).await
-        })
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
+        self.limited(self.inner.get_small(keys))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.put_small(objects, how).await
-        })
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
+        self.limited(self.inner.put_small(objects, how))
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.get_marked(key).await
-        })
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
+        self.limited(self.inner.get_marked(key))
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
-        Box::pin(async move {
-            let _turn = self.turn().await;
-            self.inner.swap(key, bytes, seen).await
-        })
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
+        self.limited(self.inner.swap(key, bytes, seen))
     }
 }

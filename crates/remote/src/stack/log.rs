@@ -3,9 +3,8 @@
 //! Unaware of: which service it is, what is stored.
 
 use super::guard::Guard;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -247,7 +246,7 @@ impl Remote for Log {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let start = Instant::now();
             self.counts.began(Asked::Get);
@@ -268,16 +267,16 @@ impl Remote for Log {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let moved = move |stored: &Stored| (if *stored == Stored::New { size } else { 0 }, true);
         Box::pin(self.timed(Asked::Put, self.inner.put(key, size, body, how), moved))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(self.timed(Asked::Has, self.inner.has(keys), |there| (0, there.contains(&true))))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         let moved = |found: &Vec<Option<Bytes>>| {
             let bytes = found.iter().flatten().map(|bytes| bytes.len() as u64).sum();
             (bytes, found.iter().any(Option::is_some))
@@ -285,11 +284,7 @@ impl Remote for Log {
         Box::pin(self.timed(Asked::GetSmall, self.inner.get_small(keys), moved))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         let moved = move |stored: &Vec<Stored>| {
             let new = stored.iter().zip(objects).filter(|(stored, _)| **stored == Stored::New);
             (new.map(|(_, (_, bytes))| bytes.len() as u64).sum(), true)
@@ -297,14 +292,14 @@ impl Remote for Log {
         Box::pin(self.timed(Asked::PutSmall, self.inner.put_small(objects, how), moved))
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         let moved = |found: &Option<(Bytes, Mark)>| {
             (found.as_ref().map_or(0, |(bytes, _)| bytes.len() as u64), found.is_some())
         };
         Box::pin(self.timed(Asked::GetSmall, self.inner.get_marked(key), moved))
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         let size = bytes.len() as u64;
         Box::pin(self.timed(Asked::Swap, self.inner.swap(key, bytes, seen), move |done| (size, *done)))
     }

@@ -11,13 +11,11 @@
 //! | `limit.rs` | a maximum of requests at once |
 //! | `stall.rs` | an error if no byte is transferred for too long |
 //! | `parts.rs` | large objects on a service with small values |
-//! | `fault.rs` | injected faults |
 //!
 //! [`crate::connect`] stacks them in this order, the first outermost. `parts.rs` is used by the
-//! leaves that need it, `fault.rs` by tests.
+//! leaves that need it.
 
 mod breaker;
-mod fault;
 mod guard;
 mod limit;
 mod log;
@@ -29,7 +27,6 @@ mod stall;
 mod verify;
 
 pub use breaker::{Breaker, BreakerPolicy, BreakerState, Switch};
-pub use fault::{Fault, Faults};
 pub use limit::Limit;
 pub use log::{Asked, Counts, Log, SIZE_CLASSES, Sum};
 pub use packs::{PackPolicy, Packs};

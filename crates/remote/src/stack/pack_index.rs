@@ -48,7 +48,7 @@ pub(super) struct Pack {
 
 /// An object is uploaded by itself, or is a part of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// Stored by itself.
     Alone,
     /// A range of bytes of an unpacked pack.
@@ -67,7 +67,7 @@ pub(super) struct Index {
     in_base: usize,
     /// Packs that the service does not have any more.
     gone: HashSet<Digest>,
-    places: HashMap<Key, Place>,
+    places: HashMap<Key, Location>,
 }
 
 /// The next generation, to be written if its number is still free.
@@ -81,7 +81,7 @@ pub(super) struct Next {
 }
 
 impl Index {
-    pub(super) fn place(&self, key: &Key) -> Option<Place> {
+    pub(super) fn place(&self, key: &Key) -> Option<Location> {
         self.places.get(key).copied()
     }
 
@@ -181,9 +181,9 @@ impl Index {
             for &(key, size) in &pack.objects {
                 let size = size as usize;
                 let place = match pack.digest {
-                    None => Place::Alone,
+                    None => Location::Alone,
                     Some(digest) if self.gone.contains(&digest) => continue,
-                    Some(pack) => Place::In { pack, offset, size },
+                    Some(pack) => Location::In { pack, offset, size },
                 };
                 self.places.entry(key).or_insert(place);
                 offset = offset.saturating_add(size);

@@ -15,18 +15,18 @@
 //!
 //! Unaware of: which service it is, what objects contain.
 
-use super::pack_index::{Index, Pack, Place};
+use super::pack_index::{Index, Location, Pack};
 use crate::bundle::compression;
 use crate::wait::Wait;
 use crate::{
-    Abilities, Body, Fetched, Key, ObjectKind, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole,
+    Abilities, Answer, Body, Fetched, Key, ObjectKind, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole,
 };
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use larder_model::Digest;
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OnceCell, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -161,13 +161,9 @@ fn is_wrong(error: &RemoteError) -> bool {
     matches!(error.trouble(), Some(Trouble::Damaged | Trouble::TooLarge))
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// Returns where objects are, by an index that is not stale if one of them is not in it.
-    async fn places(&self, keys: &[Key]) -> Result<Vec<Option<Place>>, RemoteError> {
+    async fn places(&self, keys: &[Key]) -> Result<Vec<Option<Location>>, RemoteError> {
         let mut index = self.index.lock().await;
         let is_stale = index.1.is_none_or(|read| read.elapsed() >= self.policy.stale);
         if is_stale && keys.iter().any(|key| index.0.place(key).is_none()) {
@@ -186,8 +182,8 @@ impl Shared {
     async fn get(&self, key: Key) -> Result<Fetched, RemoteError> {
         match self.places(&[key]).await?[0] {
             None => Ok(None),
-            Some(Place::Alone) => self.inner.get(key).await,
-            Some(Place::In { pack, offset, size }) => {
+            Some(Location::Alone) => self.inner.get(key).await,
+            Some(Location::In { pack, offset, size }) => {
                 let part = self.part(key, pack, offset..offset.saturating_add(size)).await;
                 // Another client wrote the index, and it may be wrong. Without this pack, the object
                 // can be uploaded again.
@@ -210,7 +206,7 @@ impl Shared {
     /// Returns the content of a pack; `None` if the service does not have it any more.
     async fn pack(&self, digest: Digest) -> Result<Option<Bytes>, RemoteError> {
         let cell = {
-            let mut kept = locked(&self.kept);
+            let mut kept = self.kept.lock();
             let at = kept.iter().position(|(known, _)| *known == digest);
             let one = at.map_or_else(|| (digest, Kept::default()), |at| kept.remove(at));
             if kept.len() >= PACKS_KEPT {
@@ -225,7 +221,7 @@ impl Shared {
     async fn download(&self, digest: Digest) -> Result<Option<Bytes>, RemoteError> {
         let key = Key::blob(digest);
         let fetched = self.inner.get(key).await?;
-        locked(&self.known).insert(digest, fetched.is_some());
+        self.known.lock().insert(digest, fetched.is_some());
         let Some((_, body)) = fetched else { return Ok(None) };
         let bytes = collect(&self.name, key, body, 2 * PACK_BYTES_MAX as u64).await?;
         if Digest::of(&bytes) != digest {
@@ -243,10 +239,10 @@ impl Shared {
         let places = self.places(keys).await?;
         // The index may name what the service has forgotten.
         let asked: HashSet<Key> = {
-            let known = locked(&self.known);
-            let unknown = |(key, place): (&Key, &Option<Place>)| match place {
-                Some(Place::In { pack, .. }) if !known.contains_key(pack) => Some(Key::blob(*pack)),
-                Some(Place::Alone) => Some(*key),
+            let known = self.known.lock();
+            let unknown = |(key, place): (&Key, &Option<Location>)| match place {
+                Some(Location::In { pack, .. }) if !known.contains_key(pack) => Some(Key::blob(*pack)),
+                Some(Location::Alone) => Some(*key),
                 _ => None,
             };
             keys.iter().zip(&places).filter_map(unknown).collect()
@@ -254,11 +250,11 @@ impl Shared {
         let asked: Vec<Key> = asked.into_iter().collect();
         let there = if asked.is_empty() { Vec::new() } else { self.inner.has(&asked).await? };
         let there: HashMap<Key, bool> = asked.into_iter().zip(there).collect();
-        let mut known = locked(&self.known);
-        let has = |(key, place): (&Key, Option<Place>)| match place {
+        let mut known = self.known.lock();
+        let has = |(key, place): (&Key, Option<Location>)| match place {
             None => false,
-            Some(Place::Alone) => there.get(key) == Some(&true),
-            Some(Place::In { pack, .. }) => {
+            Some(Location::Alone) => there.get(key) == Some(&true),
+            Some(Location::In { pack, .. }) => {
                 *known.entry(pack).or_insert_with(|| there.get(&Key::blob(pack)) == Some(&true))
             }
         };
@@ -286,7 +282,7 @@ impl Shared {
     async fn indexed(self: &Arc<Self>, key: Key, size: u64, bytes: Option<Bytes>) -> Result<Stored, RemoteError> {
         let (done, outcome) = oneshot::channel();
         let is_first = {
-            let mut waiting = locked(&self.waiting);
+            let mut waiting = self.waiting.lock();
             waiting.objects.push(One { key, size, bytes, done });
             !std::mem::replace(&mut waiting.is_served, true)
         };
@@ -303,7 +299,7 @@ impl Shared {
         loop {
             tokio::time::sleep(self.policy.gather).await;
             let batch = {
-                let mut waiting = locked(&self.waiting);
+                let mut waiting = self.waiting.lock();
                 if waiting.objects.is_empty() {
                     waiting.is_served = false;
                     return;
@@ -350,7 +346,7 @@ impl Shared {
             let digest = Digest::of(&bytes);
             let key = Key::blob(digest);
             if self.write_one(key, bytes).await? == Stored::New || self.inner.has(&[key]).await? == [true] {
-                locked(&self.known).insert(digest, true);
+                self.known.lock().insert(digest, true);
                 return Ok(Pack { digest: Some(digest), objects });
             }
             // The name is reserved by an upload that failed. With one byte more it is another name.
@@ -409,15 +405,15 @@ impl Remote for Packs {
         self.shared.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(self.shared.get(key))
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(self.shared.put(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(self.shared.has(keys))
     }
 }

@@ -15,14 +15,14 @@
 //!
 //! Unaware of: which service it is.
 
-use crate::{Abilities, Body, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
+use crate::{Abilities, Answer, Body, Fetched, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
 use bytes::{Buf, Bytes, BytesMut};
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use larder_model::{Digest, Reader, Writer};
+use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many parts are fetched at once.
 const AHEAD: usize = 4;
@@ -55,7 +55,7 @@ impl Parts {
     }
 
     fn is_broken(&self, key: Key) -> bool {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&key)
+        self.broken.lock().contains(&key)
     }
 
     /// Returns the size and the body of the object that a value stands for.
@@ -86,7 +86,7 @@ impl Parts {
                     None => None,
                 };
                 found.ok_or_else(|| {
-                    broken.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+                    broken.lock().insert(key);
                     RemoteError::failed(&name, Some(key), Trouble::Damaged, "a part of the object is missing")
                 })
             }
@@ -132,7 +132,7 @@ impl Parts {
     }
 
     fn mended(&self, key: Key) {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.broken.lock().remove(&key);
     }
 
     fn nonce(&self, key: Key) -> [u8; 16] {
@@ -194,7 +194,7 @@ impl Remote for Parts {
         Abilities { swap: false, one_request_bytes: self.part_bytes - 1, largest_bytes: None, ..self.inner.abilities() }
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let Some((_, body)) = self.inner.get(key).await? else { return Ok(None) };
             let value = collect(self.name(), key, body, self.part_bytes.max(64)).await?;
@@ -202,21 +202,21 @@ impl Remote for Parts {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = body::exactly(self.name().into(), key, size, body);
         // A broken object exists, but must be replaced nevertheless.
         let how = if self.is_broken(key) { Put::Replace } else { how };
         Box::pin(self.store(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(async move {
             let there = self.inner.has(keys).await?;
             Ok(there.iter().zip(keys).map(|(&there, &key)| there && !self.is_broken(key)).collect())
         })
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(async move {
             let mut found = self.inner.get_small(keys).await?;
             for (value, &key) in found.iter_mut().zip(keys) {

@@ -12,14 +12,14 @@
 //! Unaware of: which service it is.
 
 use crate::wait::Wait;
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, Stored};
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::{self, Stream};
+use futures::stream::Stream;
+use parking_lot::Mutex;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Stream for Untouched {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.touched.store(true, Ordering::Relaxed);
-        self.body.lock().unwrap_or_else(PoisonError::into_inner).poll_next_unpin(context)
+        self.body.lock().poll_next_unpin(context)
     }
 }
 
@@ -70,11 +70,20 @@ impl Retry {
     }
 
     /// Repeats a request until it succeeds, fails for good, or has used all tries.
-    async fn again<'a, T>(&'a self, ask: impl Fn() -> BoxFuture<'a, Result<T, RemoteError>>) -> Result<T, RemoteError> {
+    async fn again<'a, T>(&'a self, ask: impl Fn() -> Answer<'a, T>) -> Result<T, RemoteError> {
+        self.again_while(|| true, ask).await
+    }
+
+    /// Repeats a request like [`Retry::again`], but only while it may be repeated.
+    async fn again_while<'a, T>(
+        &'a self,
+        it_may: impl Fn() -> bool,
+        ask: impl Fn() -> Answer<'a, T>,
+    ) -> Result<T, RemoteError> {
         let mut attempt = 0;
         loop {
             match ask().await {
-                Err(error) if error.is_passing() && attempt + 1 < self.policy.tries => {
+                Err(error) if error.is_passing() && attempt + 1 < self.policy.tries && it_may() => {
                     self.wait.backoff(attempt, self.policy.first_wait, self.policy.wait_max).await;
                     attempt += 1;
                 }
@@ -93,44 +102,26 @@ impl Remote for Retry {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(self.again(move || self.inner.get(key)))
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = Untouched { body: Arc::new(Mutex::new(body)), touched: Arc::default() };
-        Box::pin(async move {
-            let mut attempt = 0;
-            loop {
-                let this = body.clone().chain(stream::empty()).boxed();
-                match self.inner.put(key, size, this, how).await {
-                    Err(error)
-                        if error.is_passing()
-                            && attempt + 1 < self.policy.tries
-                            && !body.touched.load(Ordering::Relaxed) =>
-                    {
-                        self.wait.backoff(attempt, self.policy.first_wait, self.policy.wait_max).await;
-                        attempt += 1;
-                    }
-                    outcome => return outcome,
-                }
-            }
-        })
+        let touched = body.touched.clone();
+        let untouched = move || !touched.load(Ordering::Relaxed);
+        Box::pin(self.again_while(untouched, move || self.inner.put(key, size, body.clone().fuse().boxed(), how)))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(self.again(move || self.inner.has(keys)))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(self.again(move || self.inner.get_small(keys)))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         // Not repeated with `IfAbsent`: the first try may have stored some objects, and the second
         // one would report them as existing.
         match how {
@@ -139,11 +130,11 @@ impl Remote for Retry {
         }
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(self.again(move || self.inner.get_marked(key)))
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         self.inner.swap(key, bytes, seen)
     }
 }

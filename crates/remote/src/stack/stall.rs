@@ -5,9 +5,8 @@
 //!
 //! Unaware of: which service it is.
 
-use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
+use crate::{Abilities, Answer, Body, Fetched, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +51,7 @@ impl Remote for Stall {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let found = self.within(Some(key), self.inner.get(key)).await?;
             let (name, patience) = (self.name.clone(), self.patience);
@@ -69,7 +68,7 @@ impl Remote for Stall {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(async move {
             let taken = Arc::new(AtomicU64::new(0));
             let count = taken.clone();
@@ -89,27 +88,23 @@ impl Remote for Stall {
         })
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(self.within(keys.first().copied(), self.inner.has(keys)))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(self.within(keys.first().copied(), self.inner.get_small(keys)))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         Box::pin(self.within(objects.first().map(|(key, _)| *key), self.inner.put_small(objects, how)))
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(self.within(Some(key), self.inner.get_marked(key)))
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         Box::pin(self.within(Some(key), self.inner.swap(key, bytes, seen)))
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Unaware of: which service it is, what other objects contain.
 
-use crate::{Abilities, Body, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble};
+use crate::{
+    Abilities, Answer, Body, Fetched, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble,
+};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use larder_model::{Digest, DigestWriter};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Remote for Verify {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let found = self.inner.get(key).await?;
             Ok(found.map(|(size, body)| match key.kind {
@@ -91,7 +92,7 @@ impl Remote for Verify {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = match key.kind {
             ObjectKind::Blob => verified(self.name.clone(), key, Some(size), body),
             _ => body,
@@ -99,11 +100,11 @@ impl Remote for Verify {
         self.inner.put(key, size, body, how)
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         self.inner.has(keys)
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(async move {
             // In a batch a damaged blob counts as missing, because the others are sound.
             let mut found = self.inner.get_small(keys).await?;
@@ -114,22 +115,18 @@ impl Remote for Verify {
         })
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         Box::pin(async move {
             objects.iter().try_for_each(|(key, bytes)| self.check(*key, bytes))?;
             self.inner.put_small(objects, how).await
         })
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         self.inner.get_marked(key)
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         self.inner.swap(key, bytes, seen)
     }
 }

@@ -13,11 +13,6 @@ use url::Url;
 const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
                                   file, grpc and grpcs, each with \"://\" after it";
 
-/// Returns true if the scheme is supported. The settings accept the same schemes.
-fn is_known(scheme: &str) -> bool {
-    larder_config::REMOTE_SCHEMES.contains(&scheme)
-}
-
 pub(super) struct Parts<'a> {
     text: &'a str,
     pub(super) scheme: String,
@@ -28,11 +23,11 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(super) fn of(text: &'a str) -> Result<Self, RemoteError> {
         let Some((scheme, _)) = text.split_once("://") else {
-            return Err(RemoteError::url(text, "scheme", format!("it is missing; {}", SCHEMES)));
+            return Err(RemoteError::url(text, "scheme", format!("it is missing; {SCHEMES}")));
         };
         let scheme = scheme.to_ascii_lowercase();
-        if !is_known(&scheme) {
-            let why = format!("{scheme:?} is not known; {}", SCHEMES);
+        if !larder_config::REMOTE_SCHEMES.contains(&&*scheme) {
+            let why = format!("{scheme:?} is not known; {SCHEMES}");
             return Err(RemoteError::url(text, "scheme", why));
         }
         let url = Url::parse(text).map_err(|error| {
@@ -178,17 +173,5 @@ impl<'a> Parts<'a> {
 
 /// Decodes percent escapes. Bytes that are not UTF-8 are replaced by U+FFFD.
 fn decoded(text: &str) -> String {
-    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
-    let text = text.as_bytes();
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let code = match text[at..] {
-            [b'%', high, low, ..] => digit(high).zip(digit(low)).map(|(high, low)| high << 4 | low),
-            _ => None,
-        };
-        bytes.push(code.unwrap_or(text[at]));
-        at += if code.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

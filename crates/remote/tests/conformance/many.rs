@@ -22,7 +22,7 @@ pub(crate) async fn none_is_lost(remote: Arc<dyn Remote>, seed: &str) {
         assert_eq!(published.entries, 1);
     };
     join_all(all.iter().enumerate().map(publish)).await;
-    let found = all[0].manifest(&weak).await.expect("read").expect("exists");
+    let (found, _) = all[0].manifest(&weak).await.expect("read").expect("exists");
     let expected: Vec<String> = (0..WRITERS).map(|number| format!("W{number:02}")).collect();
     assert_eq!(names(&found), expected);
     let counted = |share| all.iter().map(|remotes| remotes.tally().of(share)).sum::<u64>();

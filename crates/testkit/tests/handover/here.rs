@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Ran, larder};
+use larder_testkit::{Place, Ran, larder, larder_text};
 use serde_json::Value;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,7 +53,7 @@ impl Here {
     }
 
     pub(crate) fn larder(&self, words: &[&str]) -> Ran {
-        self.run(&[&[larder().to_str().expect("not UTF-8")], words].concat())
+        self.run(&[&[larder_text()], words].concat())
     }
 
     pub(crate) fn sandbox_command(&self, script: &str) -> larder_testkit::Run {

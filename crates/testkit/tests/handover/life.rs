@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Ran, can_mount, has, larder, probe_skip};
+use larder_testkit::{Ran, can_mount, has, larder, larder_text, probe_skip};
 use serde_json::Value;
 
 use crate::here::{Here, PATIENCE};
@@ -30,8 +30,7 @@ fn it_leaves_when_nobody_comes() {
 #[test]
 fn there_is_only_one() {
     let here = Here::new();
-    let starts: Vec<Child> =
-        (0..6).map(|_| here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]).start()).collect();
+    let starts: Vec<Child> = (0..6).map(|_| here.command(&[larder_text(), "daemon", "start"]).start()).collect();
     let pids: Vec<String> = starts
         .into_iter()
         .map(|child| Ran::of(child).ends(0).stdout.chars().filter(char::is_ascii_digit).collect())

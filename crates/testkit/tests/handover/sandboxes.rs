@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_testkit::{can_mount, has, is_root, larder, probe_skip};
+use larder_testkit::{can_mount, has, is_root, larder_text, probe_skip};
 
 use crate::here::{Here, SANDBOX};
 
@@ -203,7 +203,7 @@ fn a_bazel_sandbox_records() {
     let apart = tempfile::tempdir_in("/var/tmp").expect("cannot create a temporary directory");
     let mut here = Here::new();
     here.store = apart.path().to_owned();
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let log = here.place.text("log");
     let store = here.store.to_str().expect("not UTF-8");
     here.place.put("WORKSPACE", "");

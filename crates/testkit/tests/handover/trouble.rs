@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Child;
 
-use larder_testkit::{Ran, can_mount, has, is_root, larder, probe_skip};
+use larder_testkit::{Ran, can_mount, has, is_root, larder_text, probe_skip};
 
 use crate::here::{Here, SANDBOX};
 
@@ -77,7 +77,7 @@ fn clients_that_hold_downloads_keep_no_other_request_waiting() {
     probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let remote = format!("file://{}", here.place.path("far").display());
-    let start = here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]);
+    let start = here.command(&[larder_text(), "daemon", "start"]);
     start.env("LARDER_REMOTE", remote).run().ends(0);
     let frame = fetch_frame(&here);
     let held: Vec<UnixStream> = (0..200).map(|_| connect(&here)).collect();
@@ -100,7 +100,7 @@ fn a_sandbox_that_holds_downloads_leaves_places_for_others() {
     probe_skip!(has("python3"), "python3 is not installed");
     let here = Here::new();
     let remote = format!("file://{}", here.place.path("far").display());
-    let start = here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]);
+    let start = here.command(&[larder_text(), "daemon", "start"]);
     start.env("LARDER_REMOTE", remote).run().ends(0);
     let frame = fetch_frame(&here);
     here.place.put("hold.py", HOLD);
@@ -192,8 +192,7 @@ fn a_listener_of_another_user_gets_nothing() {
 fn the_store_is_kept_within_its_limit() {
     probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
-    let start =
-        here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
+    let start = here.command(&[larder_text(), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
     start.run().ends(0);
     for round in 0..6 {
         here.place.put("x.c", format!("int a{round};\n").repeat(40));

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use larder_testkit::{Run, can_mount, is_root, larder, probe_skip};
+use larder_testkit::{Run, can_mount, is_root, larder_text, probe_skip};
 
 use crate::here::Here;
 
@@ -27,7 +27,7 @@ fn compile_outside(here: &Here) -> String {
 
 /// Starts `larderd` with these arguments. `change` can add settings.
 fn start_with(here: &Here, words: &[&str], change: impl Fn(Run) -> Run) {
-    let words = [&[larder().to_str().expect("not UTF-8"), "daemon", "start"], words].concat();
+    let words = [&[larder_text(), "daemon", "start"], words].concat();
     change(here.command(&words)).run().ends(0);
 }
 
@@ -146,7 +146,7 @@ fn what_is_handed_over_is_neither_sent_nor_signed() {
         here.place.remove(&["x.o"]);
         here.sandbox(&with_remote);
         here.wait_recorded(2);
-        let larder = larder().to_str().expect("not UTF-8");
+        let larder = larder_text();
         let word = |words: &[&str]| with(here.command(&[&[larder], words].concat())).run();
         word(&["remote", "flush"]).ends(0);
         let what = format!("{handover}, {remote_handover}: {}", here.daemon_log());

@@ -3,9 +3,9 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use larder_testkit::{Place, Ran, Run, has, is_root, larder, probe_skip};
+use larder_testkit::{Place, Ran, has, is_root, larder_text, probe_skip};
 
 /// The kernel shows a mapping of a file as it was when it was mapped, if that was before the first
 /// write.
@@ -32,29 +32,16 @@ fn own(name: &str) -> String {
     path.to_str().expect("not UTF-8").to_owned()
 }
 
-fn image(place: &Place, words: &[&str]) -> Run {
-    let larder = larder().to_str().expect("not UTF-8");
-    place.run(&[&[larder, "image"], words].concat())
-}
-
 /// Runs a command in a plain directory that `make` filled, at the path at which the image of the same
 /// content is mounted afterwards. Returns what it printed.
 fn in_plain(place: &Place, make: &[&str], act: &[&str]) -> Ran {
     let tree = place.path("work/tree");
     fs::create_dir(&tree).expect("cannot create the directory");
-    with_cargo(place, place.run(make)).cwd(&tree).run().ends(0);
-    image(place, &["save", "--strict", "--key", "k", "tree"]).run().ends(0);
-    let plain = with_cargo(place, place.run(act)).cwd(&tree).run();
+    place.with_cargo(place.run(make)).cwd(&tree).run().ends(0);
+    place.image(&["save", "--strict", "--key", "k", "tree"]).run().ends(0);
+    let plain = place.with_cargo(place.run(act)).cwd(&tree).run();
     fs::remove_dir_all(&tree).expect("cannot remove the directory");
     plain
-}
-
-/// The tools of Rust are in the real home directory, which rustup must find.
-fn with_cargo(place: &Place, run: Run) -> Run {
-    let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is not set"));
-    let rustup = std::env::var_os("RUSTUP_HOME").map_or(home.join(".rustup"), PathBuf::from);
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", home.join(".cargo/bin").display());
-    run.env("RUSTUP_HOME", rustup).env("CARGO_HOME", place.path("cargo")).env("PATH", path)
 }
 
 /// Returns the names of the lines that differ.
@@ -84,13 +71,13 @@ fn system_calls_do_the_same() {
     let (make, probe) = (own("make.sh"), own("probe.py"));
     let plain = in_plain(&place, &["sh", &make], &["python3", &probe]).ends(0).stdout;
     for via in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
-        let mounted = image(&place, &["mount", "--key", "k", "--via", via, "--strict", "tree"]).run();
+        let mounted = place.image(&["mount", "--key", "k", "--via", via, "--strict", "tree"]).run();
         if mounted.code == Some(1) {
             eprintln!("skipped: {via}: {}", mounted.stderr);
             continue;
         }
         let ran = place.run(&["python3", &probe]).cwd(place.path("work/tree")).run();
-        image(&place, &["unmount", "--strict", "tree"]).run().ends(0);
+        place.image(&["unmount", "--strict", "tree"]).run().ends(0);
         let lists = if via == "fuse" { &[OF_ALL, OF_SQUASHFUSE][..] } else { &[OF_ALL] };
         let mounted = ran.ends(0).stdout;
         assert_eq!(differing(&plain, &mounted), expected(lists, &plain), "{via}: {mounted}\nplain: {plain}");
@@ -109,7 +96,7 @@ fn system_calls_of_an_ordinary_user_differ_as_documented() {
     // Every user may open this copy of /dev/fuse, as on most machines.
     let script = "mknod -m 666 ../fuse c 10 229 && mount --bind ../fuse /dev/fuse && chown -R 1234:1234 .. && \
         exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let words =
         ["image", "run", "--strict", "--key", "k", "tree", "--", "sh", "-c", "cd tree && exec python3 ../probe.py"];
     let ran = place.run(&[&["unshare", "-m", "sh", "-c", script, "sh", larder], &words[..]].concat()).run();
@@ -125,21 +112,21 @@ fn programs_do_the_same() {
     for judge in ["git", "npm", "pip", "cargo"] {
         let place = Place::new();
         let needed = if judge == "pip" { "python3" } else { judge };
-        let is_there = with_cargo(&place, place.run(&[needed, "--version"])).run().code == Some(0);
+        let is_there = place.with_cargo(place.run(&[needed, "--version"])).run().code == Some(0);
         if !is_there {
             eprintln!("skipped: {judge} is not installed");
             continue;
         }
         let plain = in_plain(&place, &["sh", &judges, judge, "make"], &["sh", &judges, judge, "act"]);
         assert!(plain.code == Some(0) && plain.stdout.lines().count() > 3, "{judge}: {plain:#?}");
-        let mounted = image(&place, &["mount", "--key", "k", "--strict", "tree"]).run();
+        let mounted = place.image(&["mount", "--key", "k", "--strict", "tree"]).run();
         if mounted.stdout.contains("unpacked") || mounted.code != Some(0) {
             eprintln!("skipped: {judge}: nothing can be mounted here: {}", mounted.stderr);
             continue;
         }
         let act = place.run(&["sh", &judges, judge, "act"]);
-        let ran = with_cargo(&place, act).cwd(place.path("work/tree")).run();
-        image(&place, &["unmount", "--strict", "tree"]).run().ends(0);
+        let ran = place.with_cargo(act).cwd(place.path("work/tree")).run();
+        place.image(&["unmount", "--strict", "tree"]).run().ends(0);
         assert_eq!((ran.code, &ran.stdout), (plain.code, &plain.stdout), "{judge}: {ran:#?}");
     }
 }

@@ -9,14 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larder_testkit::{Place, Ran, Run, Tree, is_root, larder, probe_skip};
+use larder_testkit::{Place, Ran, Run, Tree, is_root, probe_skip};
 
 /// The number of the user whom these processes become.
 const USER: &str = "65533";
 
 fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
-    place.run(&argv).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
+    place.image(words).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
 }
 
 /// A project whose image `k` only the remote has.

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Ran, Run, Tree, can_mount, has, is_root, larder, older, probe_skip};
+use larder_testkit::{
+    Place, Ran, Run, Tree, can_mount, files_below, has, is_root, larder, larder_text, older, probe_skip,
+};
 
 use super::{far_image, has_no_rights, image, processes};
 
@@ -16,7 +18,7 @@ const SAID: &str = "cannot give up its rights";
 /// Starts a fetcher as a broker does, but without a connection to a broker. It ends at the latest
 /// when it needs that, which is after it has given up its rights.
 fn by_hand(place: &Place, before: &[&str], options: &[&str]) -> Ran {
-    let (larder, store) = (larder().to_str().expect("not UTF-8"), place.text("store"));
+    let (larder, store) = (larder_text(), place.text("store"));
     let argv = [before, &[larder, "image", "fetch", "--store", &store], options].concat();
     place.run(&argv).run()
 }
@@ -99,15 +101,8 @@ const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f7
 
 /// Returns the path and the content of every file below a directory.
 fn files(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(top).expect("cannot list the directory").flatten() {
-        match entry.path().is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => found.push((entry.path(), fs::read(entry.path()).expect("cannot read the file"))),
-        }
-    }
-    found.sort();
-    found
+    let read = |path: PathBuf| (path.clone(), fs::read(path).expect("cannot read the file"));
+    files_below(top).into_iter().map(read).collect()
 }
 
 /// A fetcher stores what jobs read first with the image, and sends it to remotes. It does not have
@@ -167,7 +162,7 @@ fn the_rights_of_the_unit_are_enough() {
     let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=CAP_")).expect("is limited");
     let rights = format!("-all,+{}", rights.replace(" CAP_", ",+").to_lowercase());
     let limited = ["setpriv", "--bounding-set", &rights, "--no-new-privs"];
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     for (via, word) in [("lazy", "fetch"), ("lazy-fuse", "serve")] {
         let (place, before) = far_image();
         let words = [larder, "image", "mount", "--strict", "--key", "k", "--via", via, "m"];

@@ -15,8 +15,7 @@ use super::{USER, noise, processes, status};
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 fn image(place: &Place, (url, variables): (&str, Variables), words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
-    let run = place.run(&argv).env("LARDER_REMOTE", url);
+    let run = place.image(words).env("LARDER_REMOTE", url);
     variables.iter().fold(run, |run, (name, value)| run.env(name, value))
 }
 

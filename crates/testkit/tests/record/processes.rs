@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_testkit::{Place, has, larder, probe_skip};
+use larder_testkit::{Place, has, larder_text, probe_skip};
 use serde_json::Value;
 
 /// Does what autotools scripts do: subshells, pipes, programs that are tried in turn, and compiles
@@ -71,9 +71,9 @@ fn by_strace() -> Option<Seen> {
 fn by_larder() -> Option<Seen> {
     let place = Place::new();
     project(&place);
-    let words = [larder().to_str().expect("not UTF-8"), "record", "--name", "x", "--"];
+    let words = [larder_text(), "record", "--name", "x", "--"];
     place.run(&[&words[..], &COMMAND].concat()).run().ends(0);
-    let shown = place.run(&[larder().to_str().expect("not UTF-8"), "record", "show", "x", "--json"]).run().ends(0);
+    let shown = place.word(&["record", "show", "x", "--json"]).run().ends(0);
     let shown: Value = serde_json::from_str(&shown.stdout).expect("not JSON");
     if let Some(why) = shown["runs"][0]["end"]["not_traced"].as_str() {
         eprintln!("skipped: {why}");

@@ -1,6 +1,6 @@
 //! Reports of real build tools: their spans must lie within the processes that they are about.
 
-use larder_testkit::{Place, has, larder, probe_skip};
+use larder_testkit::{Place, has, larder_text, probe_skip};
 use serde_json::Value;
 
 /// The most by which a report's clock may differ from the tracer's, in nanoseconds. A busy machine
@@ -9,7 +9,7 @@ const CLOCKS_DIFFER_NS: u64 = 500_000_000;
 
 /// Records a command, and returns the explained run, or `None` if processes cannot be traced here.
 fn recorded(place: &Place, options: &[&str], command: &[&str]) -> Option<Value> {
-    let own = larder().to_str().expect("not UTF-8");
+    let own = larder_text();
     let words = [&[own, "record", "--name", "x"][..], options, &["--"], command].concat();
     place.run(&words).run().ends(0);
     let words = [own, "record", "show", "x", "--json"];
@@ -125,9 +125,8 @@ fn any_file_is_attached() {
     let attached = place.path("home/.local/state/larder/records/x/runs/1/attached");
     assert_eq!(std::fs::read_to_string(attached.join("notes")).expect("cannot read the file"), "no report\n");
     // A file that is missing is said, and the record is made.
-    let words =
-        [larder().to_str().expect("not UTF-8"), "record", "--name", "y", "--attach", "gone", "--pack", "--", "true"];
+    let words = [larder_text(), "record", "--name", "y", "--attach", "gone", "--pack", "--", "true"];
     place.run(&words).run().ends(0);
-    let shown = place.run(&[larder().to_str().expect("not UTF-8"), "record", "show", "y"]).run().ends(0).stdout;
+    let shown = place.word(&["record", "show", "y"]).run().ends(0).stdout;
     assert!(shown.contains("! gone: ") && shown.contains("attached: 1 file, 0 spans"), "{shown}");
 }

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, has, larder, probe_skip};
+use larder_testkit::{Place, Ran, has, larder, larder_text, probe_skip};
 use serde_json::Value;
 
 const RECORDS: &str = "home/.local/state/larder/records";
 
 fn word(place: &Place, words: &[&str]) -> Ran {
-    place.run(&[&[larder().to_str().expect("not UTF-8")], words].concat()).run()
+    place.word(words).run()
 }
 
 fn shown(place: &Place, name: &str) -> Value {
@@ -72,7 +72,7 @@ fn a_script_does_it_again() {
     let command = "printf '%s|' \"$CFLAGS\" \"$1\" >> ../said";
     let whole =
         ["record", "--name", "x", "--prepare", "echo >> ../said", "--", "sh", "-c", command, "sh", "a 'b' $c\n"];
-    let words = [&[larder().to_str().expect("not UTF-8")], &whole[..]].concat();
+    let words = [&[larder_text()], &whole[..]].concat();
     place.run(&words).env("CFLAGS", "-O2 -DX='a b'").run().ends(0);
     let script = place.path(RECORDS).join("x/reproduce.sh");
     // The recorded `PATH` does not contain larder, so the script uses the larder that made the
@@ -116,7 +116,7 @@ fn arguments_that_are_no_text_and_many() {
 fn secrets_are_taken_out() {
     let place = Place::new();
     let run = place.run(&[
-        larder().to_str().expect("not UTF-8"),
+        larder_text(),
         "record",
         "--name",
         "s",
@@ -160,7 +160,7 @@ fn what_goes_on_is_let_go() {
 fn where_nothing_can_be_followed() {
     probe_skip!(has("strace"), "strace is not installed");
     let place = Place::new();
-    let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder().to_str().expect("not UTF-8")];
+    let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder_text()];
     let ran = place.run(&[&words[..], &["record", "--name", "n", "--", "sh", "-c", "true; exit 3"]].concat()).run();
     if ran.stderr.contains("strace:") {
         eprintln!("skipped: strace does not work here: {}", ran.stderr);
@@ -177,7 +177,7 @@ fn where_nothing_can_be_followed() {
 fn a_recorder_that_is_killed_leaves_what_it_saw() {
     let place = Place::new();
     let words = ["record", "--name", "cut", "--", "sh", "-c", "/bin/echo seen > /dev/null; exec sleep 600"];
-    let mut recorder = place.run(&[&[larder().to_str().expect("not UTF-8")], &words[..]].concat()).start();
+    let mut recorder = place.run(&[&[larder_text()], &words[..]].concat()).start();
     let events: PathBuf = place.path(RECORDS).join("cut/runs/1/events.jsonl");
     let began = std::time::Instant::now();
     let lines = || std::fs::read_to_string(&events).unwrap_or_default();

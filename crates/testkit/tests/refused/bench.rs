@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use larder_testkit::{Place, Ran, Run, Tree, larder};
+use larder_testkit::{Place, Ran, Run, Tree, larder_text};
 
 /// A run takes some tenths of a second. A run that takes longer than this is killed with all
 /// processes that it started.
@@ -119,7 +119,7 @@ impl Bench {
     fn outcome(&self, refusals: &[String], store: &str, plain: &Left) -> Result<String, String> {
         let log = self.place.path("log");
         let _ = std::fs::remove_file(&log);
-        let larders = [&[larder().to_str().expect("not UTF-8")], &self.argv[..]].concat();
+        let larders = [&[larder_text()], &self.argv[..]].concat();
         self.place.settle();
         let run = self.refused(refusals, &larders).env("LARDER_DIR", self.place.path(store)).env("LARDER_LOG", &log);
         let found = self.left_by(run)?;

@@ -14,7 +14,7 @@ mod tables;
 use std::collections::BTreeSet;
 use std::fs;
 
-use larder_testkit::{Place, has, is_full, larder, probe_skip};
+use larder_testkit::{Place, has, is_full, larder_text, probe_skip};
 
 use bench::{Bench, HANGS, numbers};
 use tables::{ALWAYS, CALLS, Command, NEEDED_BY_ALL, expected};
@@ -119,7 +119,7 @@ fn every_call_that_is_made_is_tried() {
     for what in ["miss", "hit"] {
         place.settle();
         let log = place.text("trace");
-        let words = ["strace", "-f", "-qq", "-o", &log, larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c"];
+        let words = ["strace", "-f", "-qq", "-o", &log, larder_text(), "gcc", "-c", "x.c"];
         place.run(&words).run().ends(0);
         let text = String::from_utf8_lossy(&fs::read(&log).expect("cannot read the trace")).into_owned();
         let made =
@@ -144,7 +144,7 @@ fn a_tool_ends_before_what_it_leaves_behind() {
     for call in ["pidfd_open", "none"] {
         let number = numbers().get(call).copied().unwrap_or(tables::NO_CALL);
         let refusals = [format!("{number}=38")];
-        let larder = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
+        let larder = [larder_text(), "./mycc", "-c", "x.c", "-o", "x.o"];
         // The messages go to a file, so nothing but larder itself could wait for the process that
         // is left.
         let script = "\"$@\" > ../out 2> ../err";

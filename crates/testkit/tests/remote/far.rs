@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Proxy, Run, Server, larder};
+use larder_testkit::{Place, Proxy, Run, Server, larder, larder_text};
 use serde_json::Value;
 
 /// A compiler whose output is too large to be kept inside a record, and depends only on the source.
@@ -102,7 +102,7 @@ impl Far {
     }
 
     pub(crate) fn larder(&self, store: &str, words: &[&str]) -> Run {
-        self.command(store, &[&[larder().to_str().expect("not UTF-8")], words].concat())
+        self.command(store, &[&[larder_text()], words].concat())
     }
 
     /// Compiles. Returns what larder logged, and how long it took.

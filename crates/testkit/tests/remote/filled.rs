@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder, probe_skip};
+use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder_text, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
 use crate::trouble::files;
@@ -208,7 +208,7 @@ fn a_commit_that_was_built_elsewhere() {
     git(&["commit", "-q", "-m", "one"]);
     let build = |store: &str| {
         let _ = fs::remove_file(far.place.path("log"));
-        let larder = larder().to_str().expect("not UTF-8");
+        let larder = larder_text();
         for name in &all {
             let run = far.command(store, &[larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
             run.cwd(far.place.path("work").join(name)).run().quiet();

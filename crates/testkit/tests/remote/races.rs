@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Ran, Run, Way, has, larder};
+use larder_testkit::{Ran, Run, Way, has, larder_text};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -133,7 +133,7 @@ fn a_tool_that_speaks_is_let_run() {
 fn an_interrupted_race_ends_by_the_signal() {
     let Some(far) = far(5.0, ":") else { return };
     far.proxy().set(Way::Stalled);
-    let words = [&[larder().to_str().expect("not UTF-8")], &COMPILE[..]].concat();
+    let words = [&[larder_text()], &COMPILE[..]].concat();
     let mut child = far.command(SECOND, &words).start();
     std::thread::sleep(Duration::from_millis(1500));
     far.place.run(&["kill", "-TERM", &child.id().to_string()]).run().ends(0);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use larder_testkit::{Run, has, larder, probe_skip};
+use larder_testkit::{Run, has, larder_text, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -98,7 +98,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
     place.tool("work/gcc", &format!("{asks} cat x.c x.c x.c x.c x.c x.c x.c x.c > x.o"));
     assert_eq!(far.command(FIRST, &["sh", "-c", git]).run().code, Some(0));
     let with = |run: Run| VARIABLES.iter().fold(run, |run, (name, value)| run.env(name, value));
-    let larder = larder().to_str().expect("not UTF-8").to_owned();
+    let larder = larder_text().to_owned();
     let build = |store: &str| {
         let mut out = String::new();
         let _ = fs::remove_file(place.path("log"));

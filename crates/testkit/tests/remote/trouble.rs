@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use larder_testkit::{S3_KEYS, Server, Way, larder};
+use larder_testkit::{S3_KEYS, Server, Way, larder_text};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -58,7 +58,7 @@ fn larderd_is_killed_while_it_fetches() {
     far.source(2.0, 1);
     far.record();
     far.proxy().set(Way::Stalled);
-    let larder = larder().to_str().expect("not UTF-8");
+    let larder = larder_text();
     let mut run = far.command(SECOND, &[larder, "./gcc", "-c", "x.c", "-o", "x.o"]);
     run.command.process_group(0);
     let child = run.start();

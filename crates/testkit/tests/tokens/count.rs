@@ -35,7 +35,7 @@ fn no_more_than_there_are_tokens() {
     all_end_well(started(&place, 0..8, "2"));
     assert_eq!(at_once(&place), (2, 8), "{}", times(&place));
     assert!(log(&place).contains("after waiting"), "{}", log(&place));
-    let stats = place.run(&[larder_testkit::larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
+    let stats = place.run(&[larder_testkit::larder_text(), "stats"]).run().quiet();
     assert!(stats.contains("queued"), "{stats}");
 }
 
@@ -63,7 +63,7 @@ fn beside_a_hog() {
             .expect("cannot start the command");
         let pinned = |number| {
             let compile = compile("mycc", number);
-            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("not UTF-8")]
+            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder_text()]
                 .into_iter()
                 .chain(compile.iter().map(String::as_str))
                 .collect();

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Run, larder};
+use larder_testkit::{Place, Run, larder_text};
 
 /// Longer than anything in these tests takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -58,8 +58,7 @@ pub(crate) fn compile(name: &str, number: usize) -> Vec<String> {
 
 /// Returns larder with these arguments and this number of tokens.
 pub(crate) fn wrapped(place: &Place, words: &[String], jobs: &str) -> Run {
-    let whole: Vec<&str> =
-        [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let whole: Vec<&str> = [larder_text()].into_iter().chain(words.iter().map(String::as_str)).collect();
     place.run(&whole).env("LARDER_JOBS", jobs).env("LARDER_LOG", place.path("log"))
 }
 

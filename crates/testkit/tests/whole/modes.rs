@@ -3,7 +3,7 @@
 use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use larder_testkit::{Tree, larder, probe_skip};
+use larder_testkit::{Tree, larder_text, probe_skip};
 
 use super::project::Project;
 
@@ -68,7 +68,7 @@ fn modes_that_the_umask_left() {
                 Tree::of(top.as_ref())
             };
             let plain = left(&[]);
-            let ours = left(&[larder().to_str().expect("not UTF-8"), "run", "--"]);
+            let ours = left(&[larder_text(), "run", "--"]);
             assert_eq!(
                 ours.difference(&plain),
                 None,

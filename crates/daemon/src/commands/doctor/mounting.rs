@@ -14,7 +14,7 @@ use super::check::{Check, note, ok};
 use crate::commands::image::{BROKER_SOCKET, own_mounts};
 use crate::commands::{FINE, print_json};
 use crate::say;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Surroundings, own_program};
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let Some(dir) = around.settings().dir.as_deref().filter(|_| !around.settings().read_only) else {
@@ -47,7 +47,7 @@ fn with_mksquashfs(step: Step, squashes: &Result<(), String>) -> Step {
 /// methods of an ordinary user are found, because `image run` uses such a namespace too, and
 /// nothing stays mounted if the process is killed.
 fn steps(dir: &Path) -> Result<Vec<Step>> {
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let mut command = Command::new(program);
     let found = command.args(["doctor", "--ways-in"]).arg(dir).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
     let said: Value = serde_json::from_slice(&found.stdout)?;

@@ -76,8 +76,7 @@ fn preload(around: &Surroundings) -> Check {
             return problem(WHAT, format!("cannot be set up ({error}): /proc and memfd_create must be allowed"));
         }
     };
-    let environment = around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
-    let command = Command::new(tool.path, vec![b"true".to_vec()], environment);
+    let command = Command::new(tool.path, vec![b"true".to_vec()], around.block());
     match observer.run(&command, &Destinations::now(), None) {
         Err(error) => problem(WHAT, format!("an observed program cannot be started: {error}")),
         Ok(observed) if observed.finished.end != ChildEnd::Exited(0) => {

@@ -38,7 +38,7 @@ fn cache_in(value: &str) -> Option<&'static str> {
 }
 
 fn variable(around: &Surroundings, name: &str) -> Option<Check> {
-    let value = std::str::from_utf8(around.variable(name.as_bytes())?).ok()?;
+    let value = around.text(name.as_bytes())?;
     let cache = cache_in(value)?;
     let instead = match name {
         "CC" | "CXX" => format!("{name}=\"larder {}\"", value.split_whitespace().nth(1).unwrap_or("COMPILER")),
@@ -51,9 +51,8 @@ fn variable(around: &Surroundings, name: &str) -> Option<Check> {
 /// user's.
 fn cargo(around: &Surroundings) -> Vec<Check> {
     let above = around.cwd.iter().flat_map(|cwd| cwd.ancestors().map(|directory| directory.join(".cargo")));
-    let text = |name: &[u8]| around.variable(name).and_then(|value| std::str::from_utf8(value).ok());
-    let own =
-        text(b"CARGO_HOME").map(PathBuf::from).or_else(|| text(b"HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let home = || around.text(b"HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    let own = around.text(b"CARGO_HOME").map(PathBuf::from).or_else(home);
     let mut directories: Vec<PathBuf> = above.chain(own).collect();
     directories.dedup();
     let check = |directory: &PathBuf| {

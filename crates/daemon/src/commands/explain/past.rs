@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use larder_lookup::find;
 use larder_model::{Manifest, Outcome, Roots};
@@ -24,7 +24,7 @@ use crate::surroundings::{Surroundings, nobody};
 /// Explains the last command in this directory, or the one that made the file that is the only
 /// argument. Returns `None` if a command is to be explained.
 pub(super) fn run(around: &Surroundings, options: &Explain, out: &mut dyn Write) -> Result<Option<u8>> {
-    let cwd = around.cwd.as_deref().context("the working directory does not exist any more")?;
+    let cwd = around.cwd()?;
     let file = match options.command.as_slice() {
         [file] if !options.last => Some(Path::new(file)),
         _ if !options.last => return Ok(None),

@@ -6,15 +6,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use larder_image::{Exported, Format, FoundImage, ImageError, Rights, export as write_archive, unpack};
-use larder_model::ImageKey;
-use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
 use super::end::{FALLBACK, MISS, borne, grown};
-use super::find::{Opened, open};
-use super::paths::{cwd, name_of};
-use super::remote_images::RemoteImages;
+use super::find::{Opened, Search};
+use super::key::Wanted;
+use super::paths::name_of;
 use super::restore::wanted;
 use super::{FINE, bar, key, save};
 use crate::cli::{ImageExport, ImageImport, Policy};
@@ -27,7 +25,7 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
     if let Some(why) = save::why_not(around, Policy::Both) {
         return save::say_nothing(&key, why, options.json, out);
     }
-    let file = cwd(around)?.join(&options.file);
+    let file = around.cwd()?.join(&options.file);
     let format = Format::of(&file)?;
     let staging = around.store()?.image_staging()?;
     let name = options.r#as.as_ref().map(|name| name_of(around, name));
@@ -39,9 +37,7 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
         (unpacked.owners_left, "belonged to other users, but belong to you in the image: only root can keep owners"),
         (unpacked.attributes_left, "lost some of their extended attributes"),
     ] {
-        if count > 0 {
-            say::tell(&format!("{} {what}", say::count(count, "name", "names")));
-        }
+        say::tell_count(count, "name", "names", what);
     }
     let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
     // An archive that cannot be read is the job's error (already returned above). An image that
@@ -54,11 +50,12 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
 /// Writes an image as an archive.
 pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn Write) -> Result<u8> {
     let began = Instant::now();
-    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
-    let file = cwd(around)?.join(&options.file);
+    let wanted = key::wanted(around, &options.wanted)?;
+    let key = &wanted.key;
+    let file = around.cwd()?.join(&options.file);
     let format = Format::of(&file)?;
     let store = around.store()?;
-    let had = borne(had(around, &store, &key, &fallbacks, &options.paths).map(Some), options.strict, None)?;
+    let had = borne(had(around, &wanted, &options.paths).map(Some), options.strict, None)?;
     let is_trouble = had.is_none();
     let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had.flatten() else {
         match options.json {
@@ -98,21 +95,16 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
 
 /// Finds the image, and returns it, its wanted paths, and how many bytes of packs were downloaded.
 /// Returns `None` if there is no such image.
-fn had(
-    around: &Surroundings,
-    store: &Store,
-    key: &ImageKey,
-    fallbacks: &[String],
-    paths: &[PathBuf],
-) -> Result<Option<(Opened, Vec<usize>, u64)>> {
-    let remotes = RemoteImages::open(around, store)?;
-    let Some(opened) = open(store, remotes.as_ref(), key, fallbacks, Rights::Kept)? else { return Ok(None) };
+fn had(around: &Surroundings, asked: &Wanted, paths: &[PathBuf]) -> Result<Option<(Opened, Vec<usize>, u64)>> {
+    let search = Search::new(around, asked)?;
+    let Some(opened) = search.open(Rights::Kept)? else { return Ok(None) };
+    let Search { store, remotes, .. } = &search;
     let image = &opened.image;
     let saved: Vec<usize> = wanted(around, &image.record, paths)?.iter().map(|(saved, _)| *saved).collect();
     let lacking = image.lacking(store, &image.needed(&saved));
     let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();
     let fetched_bytes = lacking.iter().map(|blob| blob.size_bytes).sum();
-    match (&remotes, lacking.first()) {
+    match (remotes, lacking.first()) {
         (Some(remotes), _) => remotes.fetch(store, lacking.into_iter()).context("the image could not be downloaded")?,
         (None, Some(gone)) => return Err(ImageError::PackMissing(gone.digest).into()),
         (None, None) => {}
@@ -126,8 +118,6 @@ fn tell_what_is_left(exported: &Exported) {
         (exported.copied, "written as separate files: the format does not support hard links"),
         (exported.attributes_left, "written without extended attributes: the format does not support them"),
     ] {
-        if count > 0 {
-            say::tell(&format!("{} {what}", say::count(count, "name", "names")));
-        }
+        say::tell_count(count, "name", "names", what);
     }
 }

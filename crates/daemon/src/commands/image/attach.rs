@@ -12,7 +12,6 @@ use larder_store::Store;
 
 use super::super::FINE;
 use super::broker_socket::may_mount_for_others;
-use super::paths::cwd;
 use super::run::{ended_so, own_mounts, supervised};
 use crate::cli::{ImageAttach, ViaFile};
 use crate::say;
@@ -25,7 +24,7 @@ const MAGIC: &[u8; 4] = b"hsqs";
 
 /// Mounts the file until it is unmounted, or for one command.
 pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Write) -> Result<u8> {
-    let cwd = cwd(around)?;
+    let cwd = around.cwd()?;
     let file = squashfs_file(&cwd.join(&options.file))?;
     let target = cwd.join(&options.path);
     let store = around.store()?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use larder_config::{Settings, larderd_needs};
+use larder_config::Settings;
 use larder_mount::Places;
 use larder_mount::broker::{Broker, Policy, Programs, Supply};
 use larder_store::{Store, StoreSocket};
@@ -18,13 +18,12 @@ use larder_sys::Door;
 
 use super::super::{FINE, PROBLEM, evict};
 use super::fetched::{self, FetchedSupply, Memory};
-use super::fetcher::Limits;
 use super::remote_images::RemoteImages;
 use super::serve;
 use super::supply::{ImageSupply, STORED};
-use crate::cli::ImageBroker;
+use crate::cli::{ImageBroker, Limits};
 use crate::say;
-use crate::surroundings::Surroundings;
+use crate::surroundings::{Surroundings, own_program};
 
 /// How often to check whether downloads made the store too large.
 const LIMIT_EVERY: Duration = Duration::from_secs(60);
@@ -54,7 +53,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     warning(around.settings(), options.socket.is_some()).into_iter().for_each(say::tell);
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let cwd = around.cwd.clone().filter(|cwd| cwd.is_dir());
     let (supply, server, keeping) = supply(around, &store, options, (&program, cwd.as_deref()))?;
     keep_within_limits(&store, keeping);
@@ -151,7 +150,7 @@ fn warning(settings: &Settings, is_for_others: bool) -> Option<&'static str> {
 /// Returns the command with which a gate starts a broker like this one, if this one died and a job
 /// waits: directory, program, arguments.
 fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[PathBuf]) -> Result<Vec<OsString>> {
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let from = cwd.unwrap_or(Path::new("/"));
     let mut words: Vec<OsString> = vec![from.into(), program.into(), "image".into(), "broker".into()];
     if options.socket.is_some() {
@@ -232,19 +231,10 @@ pub(super) fn begin(around: &Surroundings, store: &Store) -> Result<PathBuf> {
 }
 
 fn start(around: &Surroundings) -> Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let idle = IDLE_S.to_string();
     // Without a limit of mounts, because it serves one user, who could start any number of brokers
     // anyway.
-    let words: [&[u8]; 9] =
-        [b"larderd", b"image", b"broker", b"--target", b"/", b"--mounts-max", b"0", b"--idle", idle.as_bytes()];
-    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
-    let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
-    let (program_bytes, argv) = (program.as_os_str().as_bytes().to_vec(), words.map(<[u8]>::to_vec).to_vec());
-    let command = larder_spawn::Command::new(program_bytes, argv, environment);
-    larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
-    Ok(())
+    around.start_larderd(&[b"image", b"broker", b"--target", b"/", b"--mounts-max", b"0", b"--idle", idle.as_bytes()])
 }
 
 #[cfg(test)]

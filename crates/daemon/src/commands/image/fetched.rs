@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -27,10 +27,12 @@ use larder_mount::lazy::{Prepare, Trace, fill_whole, is_whole};
 use larder_mount::{Backend, Fill, Image as Files, erofs_has_data};
 use larder_store::{Lease, Live, Store};
 use larder_sys::Channel;
+use parking_lot::{Condvar, Mutex};
 
 use super::fetch_request::{Description, Failed, RequestKind, ask};
-use super::fetcher::{Limits, UNCONFINED};
+use super::fetcher::UNCONFINED;
 use super::supply::{Asked, PACKS_AT_ONCE, STORED, asked_for, made_on_a_thread};
+use crate::cli::Limits;
 use crate::say;
 
 /// How often a request is made if the process ends each time.
@@ -90,10 +92,9 @@ impl Memory {
     /// needs more than all of it gets all, and fails if it uses more.
     fn take(&self, bytes: u64) -> Result<Taken<'_>> {
         let bytes = bytes.min(self.all_bytes);
-        let free = self.free_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.freed.wait_timeout_while(free, PATIENCE, |free| *free < bytes);
-        let (mut free, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
+        let mut free = self.free_bytes.lock();
+        self.freed.wait_while_for(&mut free, |free| *free < bytes, PATIENCE);
+        if *free < bytes {
             bail!("there was no memory to decode the image for {} s: try again later", PATIENCE.as_secs());
         }
         *free -= bytes;
@@ -106,7 +107,7 @@ struct Taken<'a>(&'a Memory, u64);
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        *self.0.free_bytes.lock().unwrap_or_else(PoisonError::into_inner) += self.1;
+        *self.0.free_bytes.lock() += self.1;
         self.0.freed.notify_all();
     }
 }
@@ -153,7 +154,7 @@ impl Session {
 
     /// Returns the connection to the process, and starts it if there is none.
     fn line(&self) -> io::Result<Arc<Channel>> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if let Some(running) = &*running {
             return Ok(Arc::clone(&running.line));
         }
@@ -174,7 +175,7 @@ impl Session {
     /// Ends the process with this connection. Says how it ended if it had done so, and whether that
     /// was because it could not give up its rights.
     fn end(&self, line: &Arc<Channel>) -> Option<(String, bool)> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if running.as_ref().is_none_or(|running| !Arc::ptr_eq(&running.line, line)) {
             return None;
         }
@@ -191,11 +192,7 @@ impl Session {
 
     /// Ends the process, because nothing is asked for the moment.
     fn rest(&self) {
-        self.running().take();
-    }
-
-    fn running(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().take();
     }
 
     fn description(&self) -> Result<&Description> {
@@ -342,7 +339,7 @@ impl FetchedSupply {
 
     /// Returns the session of an image, which all jobs share that mount it.
     fn session(&self, store: &Store, name: &str, asked: &Asked) -> Result<Arc<Session>> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.lock();
         if let Some(session) = sessions.get(name).and_then(Weak::upgrade) {
             return Ok(session);
         }
@@ -513,7 +510,7 @@ mod tests {
             drop(first);
             answered.recv().expect("all is free now");
         });
-        assert_eq!(*memory.free_bytes.lock().expect("is not poisoned"), 10);
+        assert_eq!(*memory.free_bytes.lock(), 10);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -25,6 +25,7 @@ use larder_mount::{Confinement, Fill, confine};
 use larder_remote::RemoteUrl;
 use larder_store::{FetcherView, Store};
 use larder_sys::Channel;
+use parking_lot::Mutex;
 
 use super::super::{FINE, evict};
 use super::fetch_request::{Description, Failed, Request, RequestKind, answer, next};
@@ -32,7 +33,7 @@ use super::find;
 use super::remote_images::RemoteImages;
 use super::supply::{ImageSupply, PackFill, STORED, asked_for, directory};
 use super::trace;
-use crate::cli::ImageFetch;
+use crate::cli::{ImageFetch, Limits};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -46,25 +47,16 @@ const TRACE_BYTES_MAX: u64 = 64 << 20;
 /// The exit code of a process that could not give up its rights, and read nothing.
 pub(super) const UNCONFINED: u8 = 77;
 
-/// The limits of a process without rights.
-#[derive(Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) memory_mib: u64,
-    /// It may stay user 0: see `larder_mount::Confinement`.
-    pub(super) may_keep_user: bool,
-}
-
 /// Answers a broker's requests until the broker closes the connection, or evicts.
 pub(super) fn run(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
-    let limits = Limits { memory_mib: options.memory, may_keep_user: options.user_0 };
     if options.evict {
-        return evict_confined(around, options, limits);
+        return evict_confined(around, options);
     }
     let line = Channel::given(io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?);
     let store = Store::open(&options.store)?;
     larder_sys::close_others(3, &[line.descriptor().as_raw_fd()]);
     let image = asked_for(&options.name)?.image;
-    if let Err(error) = confine_to(around.settings(), &store, &image, Vec::new(), limits) {
+    if let Err(error) = confine_to(around.settings(), &store, &image, Vec::new(), options.limits) {
         say::tell(&say::one_line(&format!("{error:#}")));
         return Ok(UNCONFINED);
     }
@@ -123,10 +115,10 @@ pub(super) fn confine_to(
 
 /// Evicts, as a process without rights that cannot change files for mounts. Writes the digests of
 /// the images of which only such files are left to standard output.
-fn evict_confined(around: &Surroundings, options: &ImageFetch, limits: Limits) -> Result<u8> {
+fn evict_confined(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
     let (store, settings) = (Store::open(&options.store)?, around.settings());
     larder_sys::close_others(3, &[]);
-    confine_to_view(settings, store.evictor_view()?, &[], limits)?;
+    confine_to_view(settings, store.evictor_view()?, &[], options.limits)?;
     find::drop_disbelieved(around);
     evict::images_to_limits(&store, settings)?;
     evict::to_limit(&store, settings.max_size_bytes)?;
@@ -345,7 +337,7 @@ impl Fetcher {
 
 /// Returns what `make` returned the first time.
 fn once<T>(made: &Once<T>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>, String> {
-    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = made.lock();
     let make = || make().map(Arc::new).map_err(|error| say::one_line(&format!("{error:#}")));
     made.get_or_insert_with(make).clone()
 }

@@ -2,15 +2,19 @@
 //! searched in both before any fallback. Of a fallback, the newest image of both is taken.
 
 use std::fs;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use larder_image::{FoundImage, Image, Rights, find_here, newest_of};
-use larder_model::{Blob, ImageKey, ImageRecord, listed_prefix};
+use larder_model::{Blob, ImageRecord, listed_prefix};
 use larder_mount::Backend;
 use larder_mount::lazy::is_whole;
 use larder_store::{Lease, Live, Store};
 
+use super::key::Wanted;
+use super::paths::{is_repository, shown};
 use super::remote_images::RemoteImages;
+use crate::cli::ImageRestore;
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -32,30 +36,91 @@ pub(super) fn drop_disbelieved(around: &Surroundings) {
     }
 }
 
-/// Finds an image. The second value is true if it is known from a remote only.
-pub(super) fn find(
-    store: &Store,
-    remotes: Option<&RemoteImages>,
-    key: &ImageKey,
-    fallbacks: &[String],
-) -> Result<(FoundImage, bool)> {
-    let here = find_here(store, key, fallbacks)?;
-    let Some(remotes) = remotes.filter(|_| !matches!(here, FoundImage::Exact(_))) else { return Ok((here, false)) };
-    let exact = remotes.images(&key.digest())?.into_iter().find(|record| record.key == *key);
-    if let Some(record) = exact {
-        return Ok((FoundImage::Exact(record), true));
+/// A search for an image, in the store and on the remotes.
+pub(super) struct Search<'a> {
+    pub(super) store: Store,
+    pub(super) remotes: Option<Arc<RemoteImages>>,
+    wanted: &'a Wanted,
+}
+
+impl<'a> Search<'a> {
+    /// Opens the store and the remotes of the settings.
+    pub(super) fn new(around: &Surroundings, wanted: &'a Wanted) -> Result<Search<'a>> {
+        let store = around.store()?;
+        let remotes = RemoteImages::open(around, &store)?.map(Arc::new);
+        Ok(Search { store, remotes, wanted })
     }
-    for fallback in fallbacks {
-        let near = store.images()?.into_iter().map(|image| image.record);
-        let near: Vec<ImageRecord> = near.filter(|record| record.needed().all(|blob| store.has_blob(&blob))).collect();
-        let listed = listed_prefix(fallback).map_or(Ok(Vec::new()), |list| remotes.images(&list))?;
-        let (near, listed) = (newest_of(&near, fallback), newest_of(&listed, fallback));
-        let is_far = near.map_or(0, |record| record.created_ms) < listed.map_or(0, |record| record.created_ms);
-        if let Some(record) = if is_far { listed } else { near } {
-            return Ok((FoundImage::Fallback(record.clone()), is_far));
+
+    /// Finds the image. The second value is true if it is known from a remote only.
+    pub(super) fn find(&self) -> Result<(FoundImage, bool)> {
+        let Search { store, remotes, wanted: Wanted { key, fallbacks } } = self;
+        let here = find_here(store, key, fallbacks)?;
+        let Some(remotes) = remotes.as_ref().filter(|_| !matches!(here, FoundImage::Exact(_))) else {
+            return Ok((here, false));
+        };
+        let exact = remotes.images(&key.digest())?.into_iter().find(|record| record.key == *key);
+        if let Some(record) = exact {
+            return Ok((FoundImage::Exact(record), true));
         }
+        for fallback in fallbacks {
+            let near = store.images()?.into_iter().map(|image| image.record);
+            let near: Vec<ImageRecord> = near.filter(|record| has_needed(store, record)).collect();
+            let listed = listed_prefix(fallback).map_or(Ok(Vec::new()), |list| remotes.images(&list))?;
+            let (near, listed) = (newest_of(&near, fallback), newest_of(&listed, fallback));
+            let is_far = near.map_or(0, |record| record.created_ms) < listed.map_or(0, |record| record.created_ms);
+            if let Some(record) = if is_far { listed } else { near } {
+                return Ok((FoundImage::Fallback(record.clone()), is_far));
+            }
+        }
+        Ok((FoundImage::Miss, false))
     }
-    Ok((FoundImage::Miss, false))
+
+    /// Finds the image, downloads its trees if they are missing here, and opens it. Returns `None`
+    /// if there is no such image.
+    pub(super) fn open(&self, rights: Rights) -> Result<Option<Opened>> {
+        let store = &self.store;
+        let (found, was_far) = self.find()?;
+        let Some(record) = found.record() else { return Ok(None) };
+        let lease = store.lease_image(&record.image())?;
+        if let Some(remotes) = self.remotes.as_ref().filter(|_| was_far) {
+            brought(store, remotes, record)?;
+        }
+        let image = match rights {
+            Rights::Kept => Image::open_with_rights(store, record.clone())?,
+            Rights::Dropped => Image::open(store, record.clone())?,
+        };
+        Ok(Some(Opened { found, lease, image }))
+    }
+
+    /// Fails if a pack is neither in the store nor on a remote. Then the image is a miss, as for
+    /// `restore`, because parts of the mount could not be read.
+    pub(super) fn has_all(&self, record: &ImageRecord) -> Result<()> {
+        self.remotes.as_ref().map_or(Ok(()), |remotes| has_all(&self.store, remotes, record))
+    }
+
+    /// Fails if the image's own names decide where it goes, and a tree of it has a `.git`.
+    pub(super) fn holds_no_repository(&self, how: &ImageRestore) -> Result<()> {
+        let opened = if is_bound(how) { self.open(Rights::Dropped)? } else { None };
+        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))
+    }
+
+    /// Returns the mount methods that may be used for an image without the user's choice, best
+    /// first. A mount by the kernel is cheaper than one by a server, but all bytes have to be
+    /// written out before. That is only looked at if the first method is not possible.
+    ///
+    /// A squashfs file has to be made first, which takes as long as unpacking. So it is made only if
+    /// the user asks for it.
+    pub(super) fn ways(&self, record: &ImageRecord) -> impl Iterator<Item = Backend> {
+        let others = move || match mount_waits(&self.store, record) {
+            true => [Backend::LazyFuse, Backend::Mount],
+            false => [Backend::Mount, Backend::LazyFuse],
+        };
+        std::iter::once(Backend::Lazy).chain(std::iter::once_with(others).flatten())
+    }
+}
+
+fn has_needed(store: &Store, record: &ImageRecord) -> bool {
+    record.needed().all(|blob| store.has_blob(&blob))
 }
 
 /// A larger image is not written out while a job waits for its mount. Writing took 2.1 s for
@@ -64,7 +129,7 @@ const WRITTEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
 /// Returns true if a mount by [`Backend::Mount`] would have to wait: for bytes that only a remote has,
 /// or because a large image has to be written out.
-pub(super) fn mount_waits(store: &Store, record: &ImageRecord) -> bool {
+fn mount_waits(store: &Store, record: &ImageRecord) -> bool {
     let is_large = record.size_bytes > WRITTEN_AT_ONCE_BYTES;
     is_far(store, record) || is_large && !is_written_out(store, record).unwrap_or(false)
 }
@@ -91,10 +156,7 @@ fn is_written_out(store: &Store, record: &ImageRecord) -> Result<bool> {
 /// has more, an evenly spaced sample is checked. This many packs hold about 1.3 GB.
 const ASKED_MAX: usize = 4096;
 
-/// Fails if a pack is neither in the store nor on a remote. Then the image is a miss, as for
-/// `restore`, because parts of the mount could not be read.
-pub(super) fn has_all(store: &Store, remotes: Option<&RemoteImages>, record: &ImageRecord) -> Result<()> {
-    let Some(remotes) = remotes else { return Ok(()) };
+fn has_all(store: &Store, remotes: &RemoteImages, record: &ImageRecord) -> Result<()> {
     remotes.fetch(store, std::iter::once(record.packs)).context("the image's list of packs could not be downloaded")?;
     let missing: Vec<Blob> = store.packs_of(record)?.into_iter().filter(|pack| !store.has_blob(pack)).collect();
     let step = missing.len().div_ceil(ASKED_MAX).max(1);
@@ -109,18 +171,6 @@ pub(super) fn has_all(store: &Store, remotes: Option<&RemoteImages>, record: &Im
     Ok(())
 }
 
-/// Returns the mount methods that may be used without the user's choice, best first. `mount_waits`
-/// is called only if the first is not possible. A mount by the kernel is cheaper than one by a
-/// server, but all bytes have to be written out before.
-///
-/// A squashfs file has to be made first, which takes as long as unpacking. So it is made only if
-/// the user asks for it.
-pub(super) fn ways(mount_waits: impl FnOnce() -> bool) -> impl Iterator<Item = Backend> {
-    let others =
-        move || if mount_waits() { [Backend::LazyFuse, Backend::Mount] } else { [Backend::Mount, Backend::LazyFuse] };
-    std::iter::once(Backend::Lazy).chain(std::iter::once_with(others).flatten())
-}
-
 /// An image that was found. Its trees are in the store, and it is not evicted while the lease
 /// exists.
 pub(super) struct Opened {
@@ -129,35 +179,30 @@ pub(super) struct Opened {
     pub(super) image: Image,
 }
 
-/// Finds an image, downloads its trees if they are missing here, and opens it. Returns `None` if
-/// there is no such image.
-pub(super) fn open(
-    store: &Store,
-    remotes: Option<&RemoteImages>,
-    key: &ImageKey,
-    fallbacks: &[String],
-    rights: Rights,
-) -> Result<Option<Opened>> {
-    let (found, was_far) = find(store, remotes, key, fallbacks)?;
-    let Some(record) = found.record() else { return Ok(None) };
-    let lease = store.lease_image(&record.image())?;
-    if let Some(remotes) = remotes.filter(|_| was_far) {
-        brought(store, remotes, record)?;
-    }
-    let image = match rights {
-        Rights::Kept => Image::open_with_rights(store, record.clone())?,
-        Rights::Dropped => Image::open(store, record.clone())?,
-    };
-    Ok(Some(Opened { found, lease, image }))
-}
-
 /// Downloads everything that an image needs except its packs, and stores its record.
 pub(super) fn brought(store: &Store, remotes: &RemoteImages, record: &ImageRecord) -> Result<()> {
     remotes.fetch(store, record.needed()).context("the image's tree could not be downloaded")?;
-    let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
-    let known = store.image(&record.key)?.filter(is_whole);
+    let known = store.image(&record.key)?.filter(|known| has_needed(store, known));
     if known.is_none_or(|known| known.created_ms <= record.created_ms) {
         store.keep_image(record, remotes.origin_of(record), false)?;
+    }
+    Ok(())
+}
+
+/// Returns true if the image's own names decide where it goes, so that it may only go below the
+/// working directory.
+pub(super) fn is_bound(how: &ImageRestore) -> bool {
+    how.paths.is_empty() && !how.anywhere
+}
+
+/// Fails if a tree of the image has a `.git`, because the next `git` there would run its
+/// configuration and hooks.
+pub(super) fn holds_no_repository(image: &Image) -> Result<()> {
+    for (saved, tree) in image.record.saved.iter().zip(&image.trees) {
+        if let Some(number) = tree.nodes.iter().position(|node| is_repository(tree.name(node))) {
+            let (path, below) = (shown(&saved.path), shown(&tree.path(number as u32)));
+            bail!("{path}: not restored, because it contains {below}: type the path to restore it, or add --anywhere");
+        }
     }
     Ok(())
 }

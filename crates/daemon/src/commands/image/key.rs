@@ -9,7 +9,6 @@ use larder_image::{Facts, expand, files_in};
 use larder_model::{Digest, ImageKey};
 use larder_store::StatCache;
 
-use super::paths::cwd;
 use crate::cli::ImageWanted;
 use crate::surroundings::Surroundings;
 
@@ -37,17 +36,20 @@ pub(super) fn key(around: &Surroundings, template: &str) -> Result<ImageKey> {
     expanded(around, template, "key")
 }
 
-/// Expands the wanted key and the fallbacks, which are prefixes of keys.
-pub(super) fn wanted(around: &Surroundings, wanted: &ImageWanted) -> Result<(ImageKey, Vec<String>)> {
-    Ok((key(around, &wanted.key)?, fallbacks(around, &wanted.fallback)?))
+/// A wanted key, and prefixes of keys that are taken if there is no image of it.
+pub(super) struct Wanted {
+    pub(super) key: ImageKey,
+    pub(super) fallbacks: Vec<String>,
 }
 
-/// Expands templates to prefixes of keys.
-fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
-    templates.iter().map(|template| Ok(expanded(around, template, "fallback")?.text().to_owned())).collect()
+/// Expands the wanted key and the fallbacks.
+pub(super) fn wanted(around: &Surroundings, wanted: &ImageWanted) -> Result<Wanted> {
+    let key = key(around, &wanted.key)?;
+    let fallback = |template: &String| Ok(expanded(around, template, "fallback")?.text().to_owned());
+    Ok(Wanted { key, fallbacks: wanted.fallback.iter().map(fallback).collect::<Result<_>>()? })
 }
 
 fn expanded(around: &Surroundings, template: &str, what: &str) -> Result<ImageKey> {
-    let here = Here { around, cwd: cwd(around)? };
+    let here = Here { around, cwd: around.cwd()? };
     expand(template, &here).with_context(|| format!("the {what} `{template}`"))
 }

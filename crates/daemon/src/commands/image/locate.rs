@@ -8,10 +8,9 @@ use serde_json::json;
 
 use super::super::{FINE, print_json};
 use super::end::{FALLBACK, MISS};
-use super::find::{find, has_all, mount_waits, ways};
+use super::find::Search;
 use super::key;
 use super::mount::is_file;
-use super::remote_images::RemoteImages;
 use super::restore::wanted;
 use super::supply::name;
 use crate::cli::ImageLocate;
@@ -19,24 +18,23 @@ use crate::surroundings::Surroundings;
 
 /// Finds the image and prints one JSON object. The exit codes are those of `restore`.
 pub(super) fn run(around: &Surroundings, options: &ImageLocate, out: &mut dyn Write) -> Result<u8> {
-    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
-    let store = around.store()?;
-    let remotes = RemoteImages::open(around, &store)?;
-    let (found, _) = find(&store, remotes.as_ref(), &key, &fallbacks)?;
+    let asked = key::wanted(around, &options.wanted)?;
+    let search = Search::new(around, &asked)?;
+    let (found, _) = search.find()?;
     let Some(record) = found.record() else {
         print_json(&json!({ "outcome": "miss", "names": [] }), out)?;
         return Ok(MISS);
     };
-    has_all(&store, remotes.as_ref(), record)?;
+    search.has_all(record)?;
     let paths = options.path.as_slice();
     let saved = match wanted(around, record, paths)?[..] {
         [(saved, _)] => saved,
         _ => bail!("the image {} has {} saved paths: say which one is wanted", record.key, record.saved.len()),
     };
-    if is_file(&store, remotes.as_ref(), &record.saved[saved].tree)? {
+    if is_file(&search, &record.saved[saved].tree)? {
         bail!("the image {} holds a file there, and only directories can be mounted", record.key);
     }
-    let names: Vec<String> = ways(|| mount_waits(&store, record)).map(|via| name(via, saved, record)).collect();
+    let names: Vec<String> = search.ways(record).map(|via| name(via, saved, record)).collect();
     print_json(&json!({ "outcome": found.word(), "key": record.key.text(), "names": names }), out)?;
     Ok(if found.word() == "exact" { FINE } else { FALLBACK })
 }

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use larder_image::{Aside, Rights, Step, Target, Unset, is_directory, is_mounted_on};
-use larder_model::{Blob, ImageKey, ImageRecord};
+use larder_image::{Aside, Rights, Step, Target, is_directory, is_mounted_on};
+use larder_model::{Blob, ImageRecord};
 use larder_mount::broker::{Client, Wish};
 use larder_mount::{Backend, Listed, MountError, Places};
 use larder_store::Store;
@@ -17,10 +17,10 @@ use serde_json::json;
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::broker_socket::{of_machine, socket};
 use super::end::borne;
-use super::find::{Opened, find, has_all, mount_waits, open, ways};
-use super::paths::{cwd, tidy};
-use super::remote_images::RemoteImages;
-use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
+use super::find::Search;
+use super::key::Wanted;
+use super::paths::tidy;
+use super::restore::{Done, answer, image, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar};
 use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount};
@@ -33,45 +33,25 @@ const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
 
 /// Mounts the image, or unpacks it if it cannot be mounted.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
-    let have = |around: &Surroundings, key: &ImageKey, fallbacks: &[String], how: &ImageRestore| {
-        had(around, key, fallbacks, how, options)
-    };
-    answer(around, &options.how, out, have)
+    answer(around, &options.how, out, |around, wanted, how| had(around, wanted, how, options))
 }
 
-fn had(
-    around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
-    how: &ImageRestore,
-    options: &ImageMount,
-) -> Result<Option<Done>> {
+fn had(around: &Surroundings, wanted: &Wanted, how: &ImageRestore, options: &ImageMount) -> Result<Option<Done>> {
     if options.via == Some(Backend::Unpack) {
-        return image(around, key, fallbacks, how);
+        return image(around, wanted, how);
     }
-    let store = around.store()?;
-    let remotes = RemoteImages::open(around, &store)?;
-    let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
+    let search = Search::new(around, wanted)?;
+    let (found, _) = search.find()?;
     let Some(record) = found.record() else { return Ok(None) };
     // If a pack is nowhere any more, no method can provide the image. Unpacking would only find that out
     // after it had downloaded the others.
-    has_all(&store, remotes.as_ref(), record)?;
-    let ways = options.via.is_none().then(|| ways(|| mount_waits(&store, record)));
-    let sources = Sources { store: &store, remotes: remotes.as_ref(), key, fallbacks };
+    search.has_all(record)?;
+    let ways = options.via.is_none().then(|| search.ways(record));
     let mut trouble: Vec<anyhow::Error> = Vec::new();
     for backend in options.via.into_iter().chain(ways.into_iter().flatten()) {
-        match mounted(around, &sources, record, how, backend, options.process) {
+        match mounted(around, &search, record, how, backend, options.process) {
             Ok(targets) => {
-                let done = Done {
-                    found: found.clone(),
-                    targets,
-                    fetched_bytes: None,
-                    unset: Unset::default(),
-                    rights_dropped: 0,
-                    via: backend.word(),
-                    passed_over: None,
-                };
-                return Ok(Some(passed_over(done, &trouble)));
+                return Ok(Some(passed_over(Done::mounted(found.clone(), targets, backend, None), &trouble)));
             }
             Err(error) => trouble.push(error.context(format!("cannot be mounted via `{backend}`"))),
         }
@@ -79,7 +59,7 @@ fn had(
     if options.via.is_some() {
         return Err(trouble.pop().unwrap_or_else(|| anyhow!("no mount method is possible")));
     }
-    Ok(image(around, key, fallbacks, how)?.map(|done| passed_over(done, &trouble)))
+    Ok(image(around, wanted, how)?.map(|done| passed_over(done, &trouble)))
 }
 
 /// Prints why no better method was used.
@@ -95,35 +75,18 @@ fn passed_over(done: Done, trouble: &[anyhow::Error]) -> Done {
     Done { passed_over: Some(why), ..done }
 }
 
-/// The store and the remotes, and the key by which an image is found in them.
-struct Sources<'a> {
-    store: &'a Store,
-    remotes: Option<&'a RemoteImages>,
-    key: &'a ImageKey,
-    fallbacks: &'a [String],
-}
-
-impl Sources<'_> {
-    fn open(&self, rights: Rights) -> Result<Option<Opened>> {
-        open(self.store, self.remotes, self.key, self.fallbacks, rights)
-    }
-}
-
 /// Mounts the image of `record`, all its paths or none. Returns the paths that were mounted.
 fn mounted(
     around: &Surroundings,
-    sources: &Sources<'_>,
+    search: &Search<'_>,
     record: &ImageRecord,
     how: &ImageRestore,
     backend: Backend,
     process: Option<u32>,
 ) -> Result<Vec<PathBuf>> {
-    let Sources { store, remotes, .. } = *sources;
+    let store = &search.store;
     let targets = targets(around, record, how)?;
-    if is_bound(how) {
-        let opened = sources.open(Rights::Dropped)?;
-        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
-    }
+    search.holds_no_repository(how)?;
     tidy(targets.iter().map(|target| &*target.path));
     // For each mounted path: what was there before, and whether it did not exist.
     let mut made: Vec<(&Path, Option<Aside>, bool)> = Vec::new();
@@ -131,7 +94,7 @@ fn mounted(
         let mut files = Vec::new();
         for target in &targets {
             let Target { saved, path } = target;
-            if is_file(store, remotes, &record.saved[*saved].tree)? {
+            if is_file(search, &record.saved[*saved].tree)? {
                 files.push(target.clone());
                 continue;
             }
@@ -143,8 +106,8 @@ fn mounted(
             return Ok(());
         }
         let rights = if how.keep_rights { Rights::Kept } else { Rights::Dropped };
-        let opened = sources.open(rights)?.context("the image was removed in the meantime")?;
-        restored(around, store, remotes, opened, &files, how.replace).map(drop)
+        let opened = search.open(rights)?.context("the image was removed in the meantime")?;
+        restored(around, search, opened, &files, how.replace).map(drop)
     };
     if let Err(error) = { all }() {
         // Either all paths are mounted, or none.
@@ -163,7 +126,7 @@ fn mounted(
 
 /// Returns true if a saved path is a file, on which nothing can be mounted. A large tree is not
 /// read, because the tree of a single file is short.
-pub(super) fn is_file(store: &Store, remotes: Option<&RemoteImages>, tree: &Blob) -> Result<bool> {
+pub(super) fn is_file(Search { store, remotes, .. }: &Search<'_>, tree: &Blob) -> Result<bool> {
     if tree.size_bytes > FILE_TREE_BYTES_MAX {
         return Ok(false);
     }
@@ -238,7 +201,7 @@ fn ask_for(socket: &Path, name: &str, path: &Path, pid: u32) -> Result<(), Mount
 pub(super) fn unmount(around: &Surroundings, options: &ImageUnmount, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     for path in &options.paths {
-        let path = cwd(around)?.join(path);
+        let path = around.cwd()?.join(path);
         let done = taken_away(around, &store, &path);
         let done = done.with_context(|| format!("{}: not unmounted", path.display())).map(Some);
         let shown = say::one_line(&path.display().to_string());

@@ -11,22 +11,10 @@ use larder_image::Left;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Returns the working directory, to which paths are relative.
-pub(super) fn cwd(around: &Surroundings) -> Result<&Path> {
-    around.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")
-}
-
 /// Returns the name of a path inside an image, for example `~/.cargo` for a path below the home
 /// directory.
 pub(super) fn name_of(around: &Surroundings, path: &Path) -> Vec<u8> {
-    larder_image::name_of(path, home(around).as_deref())
-}
-
-/// Returns the home directory.
-pub(super) fn home(around: &Surroundings) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    let named = around.variable(b"HOME").map(|home| PathBuf::from(std::ffi::OsStr::from_bytes(home)));
-    named.filter(|home| home.is_absolute()).or_else(larder_sys::home_of_user)
+    larder_image::name_of(path, around.home().as_deref())
 }
 
 /// Returns the local path for a name inside an image.
@@ -34,8 +22,8 @@ pub(super) fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(name));
     match path.strip_prefix("~") {
-        Ok(below) => Ok(home(around).context("the home directory is not known: type the path")?.join(below)),
-        Err(_) => Ok(cwd(around)?.join(path)),
+        Ok(below) => Ok(around.home().context("the home directory is not known: type the path")?.join(below)),
+        Err(_) => Ok(around.cwd()?.join(path)),
     }
 }
 

@@ -17,7 +17,7 @@ use larder_model::Digest;
 use serde_json::Value;
 
 use super::super::project_text;
-use super::paths::{cwd, home, place_below};
+use super::paths::place_below;
 use super::restore;
 use super::run::{path_word, run as run_image, wanted_words, words as run_words};
 use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
@@ -97,6 +97,21 @@ const YARN: Row = Row {
     ..NPM
 };
 
+/// The row of pip. Those of the other tools with a virtual environment differ from it in a few
+/// fields.
+const PIP: Row = Row {
+    name: "pip",
+    only_with: None,
+    locks: &["requirements.txt"],
+    also: &["requirements*.txt", "requirements/**/*.txt", "constraints*.txt"],
+    version: PYTHON,
+    is_native: true,
+    holds_path: true,
+    paths: Paths::Project(&[".venv"]),
+    install: "python3 -m venv .venv && .venv/bin/python -m pip install -r requirements.txt",
+    is_exact: false,
+};
+
 const ROWS: &[Row] = &[
     NPM,
     Row { name: "pnpm", locks: &["pnpm-lock.yaml"], install: "pnpm install --frozen-lockfile", is_exact: true, ..NPM },
@@ -110,42 +125,23 @@ const ROWS: &[Row] = &[
         ..YARN
     },
     YARN,
-    Row {
-        name: "pip",
-        only_with: None,
-        locks: &["requirements.txt"],
-        also: &["requirements*.txt", "requirements/**/*.txt", "constraints*.txt"],
-        version: PYTHON,
-        is_native: true,
-        holds_path: true,
-        paths: Paths::Project(&[".venv"]),
-        install: "python3 -m venv .venv && .venv/bin/python -m pip install -r requirements.txt",
-        is_exact: false,
-    },
+    PIP,
     Row {
         name: "uv",
-        only_with: None,
         locks: &["uv.lock"],
         also: &["pyproject.toml", ".python-version", "uv.toml"],
         version: &["uv", "python", "find"],
-        is_native: true,
-        holds_path: true,
-        paths: Paths::Project(&[".venv"]),
         install: "uv sync --locked",
         is_exact: true,
+        ..PIP
     },
     Row {
         name: "poetry",
-        only_with: None,
         locks: &["poetry.lock"],
         also: &["pyproject.toml", "poetry.toml"],
-        version: PYTHON,
-        is_native: true,
-        holds_path: true,
-        paths: Paths::Project(&[".venv"]),
         // poetry may know an environment elsewhere for this project, which it would go on to use.
         install: "python3 -m venv .venv && POETRY_VIRTUALENVS_IN_PROJECT=true poetry install --no-interaction",
-        is_exact: false,
+        ..PIP
     },
     Row {
         name: "cargo",
@@ -226,7 +222,7 @@ const ROWS: &[Row] = &[
 /// Runs `image restore`, or `image run` if there is a command, with what the preset knows.
 pub(super) fn run(around: &Surroundings, preset: &Preset, out: &mut dyn Write) -> Result<u8> {
     let (name, options) = parts(preset);
-    let dir = cwd(around)?;
+    let dir = around.cwd()?;
     let row = ROWS.iter().find(|row| row.name == name && row.fits(dir)).context("every preset has a row")?;
     let how = filled(around, dir, row, options)?;
     if options.command.is_empty() {
@@ -385,7 +381,7 @@ impl Row {
                 use std::os::unix::ffi::OsStrExt;
                 let named = around.variable(variable.as_bytes()).map(std::ffi::OsStr::from_bytes).map(PathBuf::from);
                 let is_of_java = matches!(self.paths, Paths::AccountOfJava(..));
-                let home = || if is_of_java { larder_sys::home_of_user() } else { home(around) };
+                let home = || if is_of_java { larder_sys::home_of_user() } else { around.home() };
                 let top = named.filter(|dir| dir.is_absolute()).or_else(|| Some(home()?.join(default)));
                 let top = top.context("the home directory is not known: set HOME")?;
                 paths.iter().map(|path| top.join(path)).collect()

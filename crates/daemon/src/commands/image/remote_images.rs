@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -12,6 +12,7 @@ use larder_image::{Arrived, Image, ImageError, Packs, Progress, Saved, Step};
 use larder_model::{Blob, Digest, ImageRecord, Origin};
 use larder_remote::BelievedImage;
 use larder_store::Store;
+use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -84,7 +85,7 @@ impl RemoteImages {
             // If this fails, only the check for older images is lost.
             let _ = store.note_newest_image(&record.key, record.created_ms, now_ms());
             if let Some(signer) = signer {
-                let mut signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut signers = self.signers.lock();
                 signers.insert(Digest::of(&record.encode()), signer);
             }
             images.push(record);
@@ -94,7 +95,7 @@ impl RemoteImages {
 
     /// Returns the origin of a listed image: its remote, and its signer if it was signed.
     pub(super) fn origin_of(&self, record: &ImageRecord) -> Origin {
-        let signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+        let signers = self.signers.lock();
         Origin::Fetched(signers.get(&Digest::of(&record.encode())).copied())
     }
 
@@ -207,6 +208,6 @@ pub(super) struct RemotePacks(Mutex<mpsc::Receiver<Result<Arrived, ImageError>>>
 
 impl Packs for RemotePacks {
     fn next(&self) -> Option<Result<Arrived, ImageError>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv()
+        self.0.lock().blocking_recv()
     }
 }

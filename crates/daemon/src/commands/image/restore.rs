@@ -7,17 +7,17 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Existing, FoundImage, Image, ImageError, LocalPacks, Rights, Target, Unset, restore};
+use larder_image::{Existing, FoundImage, ImageError, LocalPacks, Rights, Target, Unset, restore};
 use larder_model::{ImageKey, ImageRecord};
-use larder_mount::MountError;
+use larder_mount::{Backend, MountError};
 use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
 use super::end::{FALLBACK, MISS, borne, grown};
-use super::find::{Opened, open};
-use super::paths::{cwd, is_repository, name_of, place_below, place_of, shown, tidy};
-use super::remote_images::RemoteImages;
+use super::find::{Opened, Search, holds_no_repository, is_bound};
+use super::key::Wanted;
+use super::paths::{name_of, place_below, place_of, shown, tidy};
 use super::{FINE, key, save};
 use crate::cli::{ImageRestore, Policy};
 use crate::say;
@@ -39,6 +39,14 @@ pub(super) struct Done {
     pub(super) passed_over: Option<String>,
 }
 
+impl Done {
+    /// Returns what was done by a mount.
+    pub(super) fn mounted(found: FoundImage, targets: Vec<PathBuf>, via: Backend, passed_over: Option<String>) -> Done {
+        let (fetched_bytes, unset, rights_dropped) = (None, Unset::default(), 0);
+        Done { found, targets, fetched_bytes, unset, rights_dropped, via: via.word(), passed_over }
+    }
+}
+
 /// Restores an image and prints the result. If the key does not exist and there is a command, runs
 /// it and saves the paths.
 pub(super) fn run(around: &Surroundings, options: &ImageRestore, out: &mut dyn Write) -> Result<u8> {
@@ -50,15 +58,16 @@ pub(super) fn answer(
     around: &Surroundings,
     options: &ImageRestore,
     out: &mut dyn Write,
-    have: impl Fn(&Surroundings, &ImageKey, &[String], &ImageRestore) -> Result<Option<Done>>,
+    have: impl Fn(&Surroundings, &Wanted, &ImageRestore) -> Result<Option<Done>>,
 ) -> Result<u8> {
     let began = Instant::now();
-    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
+    let wanted = key::wanted(around, &options.wanted)?;
+    let key = &wanted.key;
     let mut unsaved = None;
     let (done, why_not) = match options.policy {
         Policy::Push => (None, "nothing is restored with --policy push".to_owned()),
         _ => {
-            let had = have(around, &key, &fallbacks, options);
+            let had = have(around, &wanted, options);
             if had.as_ref().is_err_and(is_about_the_place) {
                 unsaved = Some("an image was found, but the files in its way would be saved instead of it");
             }
@@ -69,10 +78,10 @@ pub(super) fn answer(
         }
     };
     let word = done.as_ref().map_or("miss", |done| done.found.word());
-    say_done(&key, done.as_ref(), &why_not, began.elapsed().as_millis() as u64, options.json, out)?;
+    say_done(key, done.as_ref(), &why_not, began.elapsed().as_millis() as u64, options.json, out)?;
     match (&options.if_missing, word) {
         (_, "exact") => Ok(FINE),
-        (Some(command), _) => make(around, &key, command, options, true, unsaved),
+        (Some(command), _) => make(around, key, command, options, true, unsaved),
         (None, "fallback") => Ok(FALLBACK),
         (None, _) => Ok(MISS),
     }
@@ -89,28 +98,21 @@ fn is_about_the_place(error: &anyhow::Error) -> bool {
 }
 
 /// Finds and restores an image. Returns `None` if there is none.
-pub(super) fn image(
-    around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
-    options: &ImageRestore,
-) -> Result<Option<Done>> {
-    let store = around.store()?;
-    let remotes = RemoteImages::open(around, &store)?;
+pub(super) fn image(around: &Surroundings, wanted: &Wanted, options: &ImageRestore) -> Result<Option<Done>> {
+    let search = Search::new(around, wanted)?;
     let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
-    let Some(opened) = open(&store, remotes.as_ref(), key, fallbacks, rights)? else { return Ok(None) };
+    let Some(opened) = search.open(rights)? else { return Ok(None) };
     let targets = targets(around, &opened.image.record, options)?;
     if is_bound(options) {
         holds_no_repository(&opened.image)?;
     }
-    restored(around, &store, remotes.as_ref(), opened, &targets, options.replace).map(Some)
+    restored(around, &search, opened, &targets, options.replace).map(Some)
 }
 
 /// Restores these paths of an image.
 pub(super) fn restored(
     around: &Surroundings,
-    store: &Store,
-    remotes: Option<&RemoteImages>,
+    Search { store, remotes, .. }: &Search<'_>,
     Opened { found, lease, image, .. }: Opened,
     targets: &[Target],
     replace: bool,
@@ -120,7 +122,7 @@ pub(super) fn restored(
     let lacking = image.lacking(store, &needed);
     let fetched_bytes = lacking.iter().map(|&number| image.packs.packs[number].blob.size_bytes).sum();
     let existing = if replace { Existing::Replace } else { Existing::Refuse };
-    let unset = super::bar::during(|progress| match remotes.filter(|_| !lacking.is_empty()) {
+    let unset = super::bar::during(|progress| match remotes.as_ref().filter(|_| !lacking.is_empty()) {
         Some(remotes) => restore(&image, targets, &remotes.packs(&image, &needed), existing, progress),
         None => restore(&image, targets, &LocalPacks::new(store, &image, needed), existing, progress),
     })
@@ -133,16 +135,10 @@ pub(super) fn restored(
     Ok(Done { found, targets, fetched_bytes, unset, rights_dropped, via: "unpack", passed_over: None })
 }
 
-/// Returns true if the image's own names decide where it goes, so that it may only go below the
-/// working directory.
-pub(super) fn is_bound(how: &ImageRestore) -> bool {
-    how.paths.is_empty() && !how.anywhere
-}
-
 /// Returns which saved path goes where. Paths that were typed may be anywhere; others follow
 /// [`place_below`].
 pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRestore) -> Result<Vec<Target>> {
-    let cwd = cwd(around)?;
+    let cwd = around.cwd()?;
     let target = |(saved, typed): (usize, Option<&PathBuf>)| {
         let name = &record.saved[saved].path;
         let path = match typed {
@@ -153,18 +149,6 @@ pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRe
         Ok(Target { saved, path })
     };
     wanted(around, record, &how.paths)?.into_iter().map(target).collect()
-}
-
-/// Fails if a tree of the image has a `.git`, because the next `git` there would run its
-/// configuration and hooks.
-pub(super) fn holds_no_repository(image: &Image) -> Result<()> {
-    for (saved, tree) in image.record.saved.iter().zip(&image.trees) {
-        if let Some(number) = tree.nodes.iter().position(|node| is_repository(tree.name(node))) {
-            let (path, below) = (shown(&saved.path), shown(&tree.path(number as u32)));
-            bail!("{path}: not restored, because it contains {below}: type the path to restore it, or add --anywhere");
-        }
-    }
-    Ok(())
 }
 
 /// Returns the wanted saved paths, each with the path that was typed for it, or all of them if none
@@ -256,9 +240,7 @@ fn say_done(
         (done.unset.attributes(), "lost some of their extended attributes"),
         (done.rights_dropped, "lost set-user-id, set-group-id or capabilities: --keep-rights keeps them"),
     ] {
-        if count > 0 {
-            say::tell(&format!("{} {what}", say::count(count, "file", "files")));
-        }
+        say::tell_count(count, "file", "files", what);
     }
     if as_json {
         let mut object = json!({

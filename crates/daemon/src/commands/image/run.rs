@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use larder_image::{FoundImage, Rights, Step, Target, Unset};
+use larder_image::{FoundImage, Step, Target};
 use larder_lookup::find as find_program;
-use larder_model::{ImageKey, ImageRecord};
+use larder_model::ImageRecord;
 use larder_mount::broker::Client;
 use larder_mount::serve::{self, Server, ToServe};
 use larder_mount::{
@@ -25,16 +25,16 @@ use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::end::borne;
-use super::find::{find, has_all, mount_waits, open, ways};
-use super::paths::cwd;
+use super::find::Search;
+use super::key::Wanted;
 use super::remote_images::RemoteImages;
-use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
+use super::restore::{Done, image, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
 use super::{bar, broker_socket, key};
 use crate::cli::{ImageRestore, ImageRun, ImageWanted, Policy};
 use crate::say;
-use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
+use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody, own_program};
 
 /// The exit codes that shells use.
 const NOT_EXECUTABLE: u8 = 126;
@@ -66,7 +66,8 @@ enum Keeps {
 /// 2. If there is something to mount, execute this program again with `--inside`. It mounts in a
 ///    mount namespace of its own and runs the command.
 pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
-    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
+    let wanted = key::wanted(around, &options.wanted)?;
+    let key = &wanted.key;
     let how = ImageRestore {
         wanted: options.wanted.clone(),
         policy: options.policy,
@@ -79,13 +80,12 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         paths: options.paths.clone(),
     };
     if options.inside {
-        return inside(around, &key, &fallbacks, &how, options);
+        return inside(around, &wanted, &how, options);
     }
     let found = || -> Result<FoundImage> {
-        let store = around.store()?;
-        let remotes = RemoteImages::open(around, &store)?;
-        let (found, _) = find(&store, remotes.as_ref(), &key, &fallbacks)?;
-        found.record().map_or(Ok(()), |record| has_all(&store, remotes.as_ref(), record))?;
+        let search = Search::new(around, &wanted)?;
+        let (found, _) = search.find()?;
+        found.record().map_or(Ok(()), |record| search.has_all(record))?;
         Ok(found)
     };
     let found = match options.policy {
@@ -97,13 +97,13 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         say::tell(&format!("miss: nothing under {key}"));
     }
     match &options.if_missing {
-        Some(command) if word != "exact" => match make(around, &key, command, &how, false, None)? {
+        Some(command) if word != "exact" => match make(around, key, command, &how, false, None)? {
             0 => execute(around, &options.command),
             code => Ok(code),
         },
         _ if found.is_none_or(|found| found.record().is_none()) => execute(around, &options.command),
         _ if options.via == Some(Backend::Unpack) => {
-            said(borne(image(around, &key, &fallbacks, &how), options.strict, None)?.as_ref());
+            said(borne(image(around, &wanted, &how), options.strict, None)?.as_ref());
             execute(around, &options.command)
         }
         _ => {
@@ -127,11 +127,11 @@ fn begin_inside(around: &Surroundings, options: &ImageRun) -> Result<Infallible>
     let store = around.store()?;
     // An error is reported by the second step.
     let _ = broker_socket::socket(around, &store);
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let inside = words(&ImageRun { inside: true, if_missing: None, ..options.clone() });
     let begin = std::env::args_os().next().into_iter();
     let words: Vec<Vec<u8>> = begin.chain(inside).map(OsStringExt::into_vec).collect();
-    let mut environment = block(around);
+    let mut environment = around.block();
     let wrapper = around.wrapper.as_ref().map(|path| path.as_os_str().as_bytes());
     environment.extend(wrapper.map(|path| [WRAPPER_VARIABLE.as_bytes(), b"=", path].concat()));
     let error = larder_sys::exec(program.as_os_str().as_bytes(), &words, &environment);
@@ -191,19 +191,13 @@ pub(super) fn wanted_words(
     words
 }
 
-fn inside(
-    around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
-    how: &ImageRestore,
-    options: &ImageRun,
-) -> Result<u8> {
+fn inside(around: &Surroundings, wanted: &Wanted, how: &ImageRestore, options: &ImageRun) -> Result<u8> {
     let mut held = Vec::new();
-    let done = borne(had(around, key, fallbacks, how, options.via, &mut held), options.strict, None)?;
+    let done = borne(had(around, wanted, how, options.via, &mut held), options.strict, None)?;
     said(done.as_ref());
     // If something is mounted on the working directory or a parent of it, enter it again by its
     // path to see the mount.
-    let cwd = cwd(around)?;
+    let cwd = around.cwd()?;
     let is_above = |target: &PathBuf| fs::canonicalize(target).is_ok_and(|target| cwd.starts_with(target));
     let is_covered = done.iter().flat_map(|done| &done.targets).any(is_above);
     if is_covered && !held.is_empty() {
@@ -218,8 +212,7 @@ fn inside(
 /// Mounts the image's paths with the first method that works, else unpacks them.
 fn had(
     around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
+    wanted: &Wanted,
     how: &ImageRestore,
     via: Option<Backend>,
     held: &mut Vec<Held>,
@@ -241,16 +234,13 @@ fn had(
         }
         _ => own_mounts().context("no mount namespace can be created here"),
     };
-    let remotes = RemoteImages::open(around, &store)?.map(Arc::new);
-    let (found, _) = find(&store, remotes.as_deref(), key, fallbacks)?;
+    let search = Search::new(around, wanted)?;
+    let (found, _) = search.find()?;
     let Some(record) = found.record() else { return Ok(None) };
     let targets = targets(around, record, how)?;
-    if is_bound(how) {
-        let opened = open(&store, remotes.as_deref(), key, fallbacks, Rights::Dropped)?;
-        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
-    }
+    search.holds_no_repository(how)?;
     let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
-    let ways = ways(|| mount_waits(&store, record)).chain([Backend::Fuse]).filter(|_| via.is_none());
+    let ways = search.ways(record).chain([Backend::Fuse]).filter(|_| via.is_none());
     let ways = via.into_iter().filter(|backend| *backend != Backend::Unpack).chain(ways);
     for backend in ways.filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
@@ -259,7 +249,7 @@ fn had(
             // it, in their own mount namespaces.
             fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
             let (mount, keeps) = match (backend, &broker) {
-                (Backend::Fuse, _) => ourselves(&store, remotes.clone(), &name, path)?,
+                (Backend::Fuse, _) => ourselves(&store, search.remotes.clone(), &name, path)?,
                 (Backend::LazyFuse, Err(_)) => by_server(&store, &name, record, path)?,
                 (Backend::LazyFuse, Ok(_)) if ourselves_possible.is_ok() => by_server(&store, &name, record, path)?,
                 (_, Ok(socket)) => bar::during(|progress| {
@@ -274,19 +264,9 @@ fn had(
             Ok(all) => {
                 held.extend(all);
                 let targets = targets.into_iter().map(|target| target.path).collect();
-                let (fetched_bytes, unset) = (None, Unset::default());
                 // Without a broker, no better method was possible anyway, so nothing is reported.
                 let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
-                let found = found.clone();
-                return Ok(Some(Done {
-                    found,
-                    targets,
-                    fetched_bytes,
-                    unset,
-                    rights_dropped: 0,
-                    via: backend.word(),
-                    passed_over: why,
-                }));
+                return Ok(Some(Done::mounted(found.clone(), targets, backend, why)));
             }
             Err(error) => trouble.push(format!("{backend}: {error:#}")),
         }
@@ -295,7 +275,7 @@ fn had(
     if via.is_some() {
         bail!("cannot be mounted: {why}");
     }
-    let done = image(around, key, fallbacks, how)?;
+    let done = image(around, wanted, how)?;
     if done.is_some() {
         say::tell(&format!("unpacked (the files stay), because it could not be mounted: {why}"));
     }
@@ -331,7 +311,7 @@ fn ourselves(store: &Store, remotes: Option<Arc<RemoteImages>>, name: &str, path
 /// Mounts with larder's own FUSE server, from this user's own store.
 fn by_server(store: &Store, name: &str, record: &ImageRecord, path: &Path) -> Result<(Mount, Keeps)> {
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let program = own_program()?;
     let (words, owners) = (server::words(&program, store), Owners::one(STORED, (user, group)));
     let wanted = ToServe { server: &words, from: None, name, owners: Some(&owners), life: Life::AsThread };
     let (layer, server) = serve::mount(&wanted)?;
@@ -383,7 +363,7 @@ pub(super) fn supervised(around: &Surroundings, command: &[OsString]) -> Result<
         return Ok(End::Not(NOT_FOUND));
     };
     let forwarding = SignalForwarding::prepare()?;
-    let child = match larder_sys::spawn_job(&tool.path, &argv, &block(around), &forwarding) {
+    let child = match larder_sys::spawn_job(&tool.path, &argv, &around.block(), &forwarding) {
         Ok(child) => child,
         Err(error) => {
             forwarding.unblock();
@@ -404,8 +384,4 @@ pub(super) fn ended_so(end: End) -> u8 {
         End::Not(code) | End::So(ChildEnd::Exited(code)) => code,
         End::So(ChildEnd::Signalled(signal)) => larder_sys::die_by(signal),
     }
-}
-
-fn block(around: &Surroundings) -> Vec<Vec<u8>> {
-    around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::super::print_json;
 use super::end::{borne, grown, now_ms};
-use super::paths::{cwd, name_of, shown};
+use super::paths::{name_of, shown};
 use super::remote_images::RemoteImages;
 use super::{FINE, bar, key};
 use crate::cli::{ImageSave, Policy};
@@ -59,7 +59,7 @@ pub(super) fn say_nothing(key: &ImageKey, why: &str, as_json: bool, out: &mut dy
 
 /// Saves these paths under a key, in the store and on the remotes.
 pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) -> Result<Done> {
-    let cwd = cwd(around)?;
+    let cwd = around.cwd()?;
     for (at, path) in paths.iter().enumerate() {
         let mut others = paths.iter().enumerate().filter(|(other, _)| *other != at);
         // Nested paths could not be restored one after the other.

@@ -15,10 +15,10 @@ use larder_store::{Live, Store};
 
 use super::super::FINE;
 use super::fetched::limited;
-use super::fetcher::{Limits, confine_to, without_secret};
+use super::fetcher::{confine_to, without_secret};
 use super::remote_images::RemoteImages;
 use super::supply::{Asked, ImageSupply, STORED, asked_for};
-use crate::cli::ImageServe;
+use crate::cli::{ImageServe, Limits};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -51,8 +51,7 @@ fn served(around: &Surroundings, options: &ImageServe, name: &str) -> Result<Ser
         let Asked { image, saved, .. } = asked_for(name)?;
         let own = store.live_file(&image, Live::Confined(saved))?;
         std::fs::create_dir_all(&own)?;
-        let limits = Limits { memory_mib: options.memory, may_keep_user: options.user_0 };
-        confine_to(&settings, &store, &image, vec![own], limits)?;
+        confine_to(&settings, &store, &image, vec![own], options.limits)?;
         settings = without_secret(&settings);
     }
     let remotes = RemoteImages::with_settings(&settings, &store)?.map(Arc::new);

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::super::{plain_table, print_json, print_table};
 use super::end::MISS;
-use super::find::find;
+use super::find::Search;
+use super::key::Wanted;
 use super::paths::shown;
-use super::remote_images::RemoteImages;
 use super::restore::packs_here;
 use super::{FINE, key, mount};
 use crate::cli::{ImageDrop, ImageList, ImageShow};
@@ -59,19 +59,18 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
 
 /// Prints what an image holds.
 pub(super) fn show(around: &Surroundings, options: &ImageShow, out: &mut dyn Write) -> Result<u8> {
-    let store = around.store()?;
-    let key = key::key(around, &options.key)?;
-    let remotes = RemoteImages::open(around, &store)?;
-    let (found, is_far) = find(&store, remotes.as_ref(), &key, &[])?;
+    let wanted = Wanted { key: key::key(around, &options.key)?, fallbacks: Vec::new() };
+    let search = Search::new(around, &wanted)?;
+    let (found, is_far) = search.find()?;
     let Some(record) = found.record() else {
         if options.json {
-            print_json(&json!({ "outcome": "miss", "wanted": key.text() }), out)?;
+            print_json(&json!({ "outcome": "miss", "wanted": wanted.key.text() }), out)?;
         } else {
-            writeln!(out, "miss: nothing under {key}")?;
+            writeln!(out, "miss: nothing under {}", wanted.key)?;
         }
         return Ok(MISS);
     };
-    let packs = packs_here(&store, record).filter(|_| !is_far);
+    let packs = packs_here(&search.store, record).filter(|_| !is_far);
     if options.json {
         let mut object = object(record);
         object["outcome"] = json!("exact");

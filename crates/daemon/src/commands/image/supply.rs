@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -25,6 +25,7 @@ use larder_mount::broker::{Lazily, Ready, Supplied, Supply};
 use larder_mount::lazy::{fill_whole, is_whole};
 use larder_mount::{Backend, Fill, Image as Files, erofs_has_data};
 use larder_store::{Live, Store};
+use parking_lot::Mutex;
 
 use super::find::brought;
 use super::remote_images::RemoteImages;
@@ -259,7 +260,7 @@ impl ImageSupply {
         let work = || -> Result<()> {
             let store = Store::open(&self.store)?;
             loop {
-                let next = numbers.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = numbers.lock().next();
                 let Some(number) = next else { return Ok(()) };
                 device.fill(number, &pack_bytes(&store, self.remotes.as_deref(), image, number)?, file)?;
             }
@@ -330,7 +331,7 @@ fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<
 pub(super) fn made_on_a_thread(made: impl FnOnce() -> Result<()> + Send + 'static) -> Result<Ready> {
     let thread = Mutex::new(Some(std::thread::Builder::new().spawn(made)?));
     Ok(Box::new(move || {
-        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = thread.lock().take();
         match thread.map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(say::one_line(&format!("{error:#}"))),

@@ -73,8 +73,7 @@ fn profile(around: &Surroundings, places: &Places) -> Result<(PathBuf, String)> 
     let links = places.links().display().to_string();
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+@".contains(char);
     ensure!(links.chars().all(is_plain), "{links} has characters that a shell treats specially: set XDG_DATA_HOME");
-    let text = |name: &[u8]| around.variable(name).and_then(|value| std::str::from_utf8(value).ok());
-    let shell = text(b"SHELL").and_then(|shell| shell.rsplit('/').next()).unwrap_or_default();
+    let shell = around.text(b"SHELL").and_then(|shell| shell.rsplit('/').next()).unwrap_or_default();
     let (begin, end) = ("# >>> larder init: compilers are called through larder", "# <<< larder init");
     if shell == "fish" {
         let file = places.config.join("fish/conf.d/larder.fish");
@@ -82,7 +81,7 @@ fn profile(around: &Surroundings, places: &Places) -> Result<(PathBuf, String)> 
     }
     let file = match shell {
         "bash" => places.home.join(".bashrc"),
-        "zsh" => text(b"ZDOTDIR").map_or(places.home.clone(), PathBuf::from).join(".zshrc"),
+        "zsh" => around.text(b"ZDOTDIR").map_or(places.home.clone(), PathBuf::from).join(".zshrc"),
         _ => places.home.join(".profile"),
     };
     let lines = format!(

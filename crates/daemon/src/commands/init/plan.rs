@@ -34,12 +34,8 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(around: &Surroundings) -> Result<Places> {
-        let absolute = |name: &[u8]| {
-            around.variable(name).map(|value| PathBuf::from(OsStr::from_bytes(value))).filter(|path| path.is_absolute())
-        };
-        let home = absolute(b"HOME").or_else(larder_sys::home_of_user);
-        let home = home.context("init: your home directory is not known: set HOME")?;
-        let below_home = |name: &[u8], usual: &str| absolute(name).unwrap_or_else(|| home.join(usual));
+        let home = around.home().context("init: your home directory is not known: set HOME")?;
+        let below_home = |name: &[u8], usual: &str| around.absolute(name).unwrap_or_else(|| home.join(usual));
         let wrapper =
             around.wrapper.clone().context("init: larder is not beside larderd: install both in one directory")?;
         let found = find(b"larder", around.variable(b"PATH"), &nobody(), false);
@@ -49,7 +45,7 @@ impl Places {
             None => (wrapper.clone(), wrapper.display().to_string()),
         };
         let places = Places {
-            cwd: around.cwd.clone().context("init: the working directory does not exist any more")?,
+            cwd: around.cwd().context("init")?.to_owned(),
             config: below_home(b"XDG_CONFIG_HOME", ".config"),
             data: below_home(b"XDG_DATA_HOME", ".local/share"),
             state: below_home(b"XDG_STATE_HOME", ".local/state").join("larder"),

@@ -124,8 +124,7 @@ fn sides(
     commands: &[Vec<Vec<u8>>],
     records: &Path,
 ) -> Result<Vec<SideOfSession>> {
-    let cwd =
-        around.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")?;
+    let cwd = around.cwd()?;
     let command = |argv: &Vec<Vec<u8>>, environment: &[(Vec<u8>, Vec<u8>)]| -> Result<Command> {
         let Some(tool) = find(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
             bail!(NotFound(say::clean(&argv[0])));

@@ -1,7 +1,5 @@
 //! Finds the directory of records, and the record that an argument means.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -11,14 +9,9 @@ use crate::surroundings::Surroundings;
 
 /// Returns the directory of all records, which need not exist.
 pub(in crate::commands) fn records(around: &Surroundings) -> Result<PathBuf> {
-    let settings = around.settings();
-    let absolute = |name: &[u8]| {
-        let path = around.variable(name).map(|value| PathBuf::from(OsStr::from_bytes(value)));
-        path.filter(|path| path.is_absolute())
-    };
-    let home = || absolute(b"HOME").or_else(larder_sys::home_of_user).map(|home| home.join(".local/state"));
-    let state = || absolute(b"XDG_STATE_HOME").or_else(home).map(|state| state.join("larder/records"));
-    let found = settings.record_dir.clone().or_else(state);
+    let home = || around.home().map(|home| home.join(".local/state"));
+    let state = || around.absolute(b"XDG_STATE_HOME").or_else(home).map(|state| state.join("larder/records"));
+    let found = around.settings().record_dir.clone().or_else(state);
     found.ok_or_else(|| anyhow!("the directory of records is not known: set LARDER_RECORD_DIR to a directory"))
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use comfy_table::{Cell, CellAlignment};
+use comfy_table::Cell;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use larder_record::schema::{Run, RunEnd};
@@ -14,7 +14,7 @@ use larder_record::{Listed, Record, export, list as all, processes};
 
 use super::duration::{middle, took};
 use crate::commands::last_build;
-use crate::commands::{FINE, plain_table, print_json, print_table};
+use crate::commands::{FINE, number, plain_table, print_json, print_table};
 use crate::say;
 
 /// The number of causes that are shown. `explain --last-build` and the report show all.
@@ -182,7 +182,7 @@ fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
                     format!("{:.1} %", end.foreign_share * 100.0),
                     end.exit_code.to_string(),
                 ];
-                row.extend(texts.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
+                row.extend(texts.map(number));
             }
         }
         table.add_row(row);

@@ -12,7 +12,7 @@ use larder_remote::{Key, Put, Remote, RemoteError, Trouble, collect, whole};
 use serde_json::json;
 
 use super::super::{FINE, PROBLEM, plain_table, print_json, print_table};
-use crate::cli::RemotesCheck;
+use crate::cli::AsJson;
 use crate::remote::keys::exposed;
 use crate::remote::remote_client::open;
 use crate::say;
@@ -37,7 +37,7 @@ struct CheckResult {
 }
 
 /// Checks all remotes.
-pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn Write) -> Result<u8> {
+pub(super) fn run(around: &Surroundings, options: &AsJson, out: &mut dyn Write) -> Result<u8> {
     let settings = around.settings();
     let runtime = crate::remote::runtime()?;
     let mut all = Vec::new();

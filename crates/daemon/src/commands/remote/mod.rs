@@ -50,12 +50,8 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
             said(moved, "sent", settings, out)
         }
         RemotesWord::Pull => {
-            let cwd = around
-                .cwd
-                .as_deref()
-                .context("the working directory does not exist any more: change to one that exists")?;
             let store = around.store()?;
-            said(pull(store.directory(), settings, cwd)?, "fetched", settings, out)
+            said(pull(store.directory(), settings, around.cwd()?)?, "fetched", settings, out)
         }
         RemotesWord::Flush(options) => flush(around, &around.store()?, options, out),
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, Table};
 use indicatif::HumanCount;
 use jiff::Zoned;
 use larder_ipc::ask_remotes;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use self::saved::{Clock, crates, families, percent, today, total};
 use super::advice::advice;
 use super::doctor::uncreatable;
-use super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use super::{FINE, PROBLEM, number, plain_table, print_json, print_table};
 use crate::cli::Stats;
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -235,7 +235,7 @@ fn show_saved(totals: &Totals, table: &mut Table) {
     }
     let (clock, now) = (Clock::measured(), today(totals, &Zoned::now()));
     let mut line = |name: &str, saved: &Saved, what: String| {
-        let time = Cell::new(say::span_us(clock.saved_us(saved))).set_alignment(CellAlignment::Right);
+        let time = number(say::span_us(clock.saved_us(saved)));
         table.add_row(vec![Cell::new(name), time, Cell::new(what)]);
     };
     line("  saved", &all, "of the time that tools ran, minus what the hits took".to_owned());
@@ -246,41 +246,32 @@ fn show_saved(totals: &Totals, table: &mut Table) {
 
 /// Prints a row for each family of tools.
 fn show_families(totals: &Totals, out: &mut dyn Write) -> Result<()> {
-    let families = families(totals);
-    if families.is_empty() {
-        return Ok(());
-    }
     let clock = Clock::measured();
-    let mut table = plain_table();
-    table.set_header(["by tool", "hits", "misses", "hit rate", "saved", "put in place"]);
-    for (name, saved) in families {
-        let rate = percent(saved.hit, saved.miss).map_or(String::new(), |rate| format!("{rate:.1} %"));
-        let cells = [
-            HumanCount(saved.hit).to_string(),
-            HumanCount(saved.miss).to_string(),
-            rate,
-            say::span_us(clock.saved_us(&saved)),
-            say::bytes(saved.bytes),
-        ];
-        let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-        table.add_row([Cell::new(name)].into_iter().chain(cells));
-    }
-    writeln!(out)?;
-    print_table(&table, out)
+    let more = |saved: &Saved| vec![say::span_us(clock.saved_us(saved)), say::bytes(saved.bytes)];
+    show_rates(&["by tool", "hits", "misses", "hit rate", "saved", "put in place"], &families(totals), more, out)
 }
 
 /// Prints a row for each kind of crate of Rust.
 fn show_crates(totals: &Totals, out: &mut dyn Write) -> Result<()> {
-    let crates = crates(totals);
-    if crates.is_empty() {
+    show_rates(&["by crate type", "hits", "misses", "hit rate"], &crates(totals), |_| Vec::new(), out)
+}
+
+/// Prints a table of hits and misses, with the columns that `more` adds, unless it has no row.
+fn show_rates(
+    header: &[&str],
+    rows: &[(&str, Saved)],
+    more: impl Fn(&Saved) -> Vec<String>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if rows.is_empty() {
         return Ok(());
     }
     let mut table = plain_table();
-    table.set_header(["by crate type", "hits", "misses", "hit rate"]);
-    for (name, saved) in crates {
+    table.set_header(header);
+    for (name, saved) in rows {
         let rate = percent(saved.hit, saved.miss).map_or(String::new(), |rate| format!("{rate:.1} %"));
-        let cells = [HumanCount(saved.hit).to_string(), HumanCount(saved.miss).to_string(), rate];
-        let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        let counts = [HumanCount(saved.hit).to_string(), HumanCount(saved.miss).to_string(), rate];
+        let cells = counts.into_iter().chain(more(saved)).map(number);
         table.add_row([Cell::new(name)].into_iter().chain(cells));
     }
     writeln!(out)?;
@@ -331,8 +322,7 @@ fn show_advice(totals: &Totals, out: &mut dyn Write) -> Result<()> {
 }
 
 fn row(table: &mut Table, name: &str, count: u64, why: &str) {
-    let count = Cell::new(HumanCount(count)).set_alignment(CellAlignment::Right);
-    table.add_row(vec![Cell::new(name), count, Cell::new(why)]);
+    table.add_row(vec![Cell::new(name), number(HumanCount(count)), Cell::new(why)]);
 }
 
 /// Returns the share of hits among the commands that were looked up.

@@ -51,11 +51,7 @@ const ENDINGS: [(&str, Format); 9] = [
 ];
 
 impl Format {
-    /// Returns the format by the ending of a file's name.
-    ///
-    /// # Errors
-    ///
-    /// If the ending is unknown.
+    /// Returns the format by the ending of a file's name. Fails if the ending is unknown.
     pub fn of(file: &Path) -> Result<Format, ImageError> {
         let name = file.to_string_lossy().to_ascii_lowercase();
         let found = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
@@ -123,7 +119,7 @@ pub(super) fn sink(to: Box<dyn Write + Send>, packing: Packing) -> Result<Box<dy
         }
         Packing::Zstd => {
             let stream = compress::writer(plain)?;
-            Box::new(Ending(stream, |stream| compress::end(stream)?.flush()))
+            Box::new(Ending(stream, |stream| stream.finish()?.flush()))
         }
     })
 }

@@ -39,11 +39,8 @@ use crate::place::{TOP, Work};
 use crate::{Image, ImageError, Progress, Step};
 
 /// Writes saved paths of an image to the file `to` and replaces it. The packs must be in the store.
-/// The file is written under a temporary name and then renamed.
-///
-/// # Errors
-///
-/// If the format cannot hold a name, or writing fails. Then `to` is unchanged.
+/// The file is written under a temporary name and then renamed. Fails if the format cannot hold a
+/// name, or writing fails. Then `to` is unchanged.
 pub fn export(
     store: &Store,
     image: &Image,
@@ -60,10 +57,7 @@ pub const SQUASHED: &str = "tree";
 
 /// Writes a saved path of an image to the squashfs file `to`, for mounting. The path becomes the
 /// directory `SQUASHED`, and files of the saver belong to `owner`. The packs must be in the store.
-///
-/// # Errors
-///
-/// If `mksquashfs` is not installed or fails, or a pack is missing. Then `to` is unchanged.
+/// Fails if `mksquashfs` is not installed or fails, or a pack is missing. Then `to` is unchanged.
 pub fn squash(
     store: &Store,
     image: &Image,
@@ -113,12 +107,8 @@ pub struct Unpacked {
 
 /// Unpacks the archive `from` in the directory `beside`. Each name at its top is a path of the
 /// image; with `name` all of it is one path. It may have at most `bytes_max` bytes, and each name
-/// counts as some bytes.
-///
-/// # Errors
-///
-/// If it is not an archive of this format, is truncated or too large, or has devices or names that
-/// lead out of it.
+/// counts as some bytes. Fails if it is not an archive of this format, is truncated or too large,
+/// or has devices or names that lead out of it.
 pub fn unpack(
     from: &Path,
     format: Format,

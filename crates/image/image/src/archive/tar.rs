@@ -65,7 +65,7 @@ fn squashed(
         let ended = program.end();
         let exported = match written {
             // The program failed, and therefore the pipe is broken: report the program's error.
-            Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
+            Err(ImageError::Io { error, .. }) if error.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
                 return ended.map(|()| Exported::default());
             }
             Err(error) => return Err(error),

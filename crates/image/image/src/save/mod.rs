@@ -253,7 +253,7 @@ fn pack_new(
         }
         let packer = match packer {
             Ok(packer) => packer,
-            Err(_) => return Err(ImageError::NotHere),
+            Err(error) => return Err(ImageError::Source(error.to_string())),
         };
         let blob = store.put_blob(&mut packer.pack(raw)?.as_slice())?;
         let pack = Pack { blob, blocks: (raw.len() as u64 / BLOCK_BYTES) as u32 };

@@ -35,11 +35,8 @@ pub struct Client {
 
 impl Client {
     /// Asks the broker at `socket` to mount the image `name` on the empty directory `target`, which
-    /// must belong to this user.
-    ///
-    /// # Errors
-    ///
-    /// If no broker answers, or if it refuses. Then the error holds the broker's reason.
+    /// must belong to this user. Fails if no broker answers, or if it refuses. Then the error holds
+    /// the broker's reason.
     pub fn mount(socket: &Path, name: &str, target: &Path, wish: Wish) -> Result<Client, MountError> {
         let place =
             larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory to mount on"))?;
@@ -54,11 +51,7 @@ impl Client {
 
     /// Asks the broker for a detached mount, which this process attaches itself. Every user may do
     /// that in a user and mount namespace of its own. What is written there is deleted when the
-    /// `Client` is dropped.
-    ///
-    /// # Errors
-    ///
-    /// If no broker answers, or if it refuses.
+    /// `Client` is dropped. Fails if no broker answers, or if it refuses.
     pub fn detached(socket: &Path, name: &str) -> Result<(Client, Mount), MountError> {
         let (client, mut passed) = ask(socket, MessageKind::Detached, name, &[])?;
         let root = passed.pop().ok_or_else(no_mount)?;
@@ -70,11 +63,8 @@ impl Client {
     ///
     /// The mount can be used as long as this process or the kernel has it. The broker fetches its
     /// data until `release`, or for two minutes after this `Client` is gone. So a process that
-    /// starts again has time to ask for the same mount once more.
-    ///
-    /// # Errors
-    ///
-    /// If no broker answers, or if it refuses.
+    /// starts again has time to ask for the same mount once more. Fails if no broker answers, or if
+    /// it refuses.
     pub fn layer(socket: &Path, name: &str, owner: (u32, u32)) -> Result<(Client, Mount), MountError> {
         let (client, mut passed) = ask(socket, MessageKind::Layer, &format!("{} {} {name}", owner.0, owner.1), &[])?;
         let root = passed.pop().ok_or_else(no_mount)?;
@@ -93,11 +83,8 @@ impl Client {
         self.channel.has_more_within(Duration::ZERO).unwrap_or(true)
     }
 
-    /// Asks the broker to unmount what it mounted at `target`.
-    ///
-    /// # Errors
-    ///
-    /// `NotMounted` if the broker did not mount it, or mounted it for another user.
+    /// Asks the broker to unmount what it mounted at `target`. Fails with `NotMounted` if the
+    /// broker did not mount it, or mounted it for another user.
     pub fn unmount(socket: &Path, target: &Path) -> Result<(), MountError> {
         let root = larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory"))?;
         ask(socket, MessageKind::Unmount, "", &[root.as_fd()]).map(drop).map_err(|error| match error {
@@ -107,10 +94,7 @@ impl Client {
     }
 
     /// Returns the name and the mount point of each image that the broker mounted for this user.
-    ///
-    /// # Errors
-    ///
-    /// If no broker answers, or if it refuses.
+    /// Fails if no broker answers, or if it refuses.
     pub fn mounts(socket: &Path) -> Result<Vec<(String, PathBuf)>, MountError> {
         let (mut found, mut last) = (Vec::new(), String::new());
         loop {

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::policy::refused;
 use super::{Supplied, Traced, supply::Lazily};
@@ -117,7 +119,7 @@ impl Host {
         // The slot is locked while the image is mounted. That may take as long as a fetch from a
         // remote, but does not delay other images.
         let slot = self.slot(id);
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = slot.lock();
         if let Some(shared) = slot.upgrade() {
             return Ok(shared);
         }
@@ -131,10 +133,10 @@ impl Host {
 
     /// Returns the slot of the image with this identifier.
     fn slot(&self, id: String) -> Arc<Mutex<Weak<Shared>>> {
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut images = self.images.lock();
         // A slot that is locked, or that a thread waits for, has a reference outside of this map.
         let is_used = |slot: &Arc<Mutex<Weak<Shared>>>| {
-            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|shared| shared.strong_count() > 0)
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_some_and(|shared| shared.strong_count() > 0)
         };
         images.retain(|_, slot| is_used(slot));
         Arc::clone(images.entry(id).or_default())

@@ -42,11 +42,7 @@ const SPECIAL: [u64; 9] =
     [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x1cd1, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11];
 
 impl Policy {
-    /// Checks that this user is served.
-    ///
-    /// # Errors
-    ///
-    /// If the user is not served.
+    /// Fails if this user is not served.
     pub(super) fn admits(&self, user: u32) -> Result<(), MountError> {
         match self.users.is_empty() || self.users.contains(&user) {
             true => Ok(()),
@@ -56,12 +52,8 @@ impl Policy {
         }
     }
 
-    /// Checks that the user may mount on this open directory. `target` is its path, and `shared` is
-    /// true if it is in the machine's mount namespace.
-    ///
-    /// # Errors
-    ///
-    /// If the user may not mount there, with what would be allowed.
+    /// Fails if the user may not mount on this open directory, and says what would be allowed. `target`
+    /// is its path, and `shared` is true if it is in the machine's mount namespace.
     pub(super) fn allows(&self, user: u32, place: BorrowedFd, target: &Path, shared: bool) -> Result<(), MountError> {
         let shown = target.display();
         let look = rustix::fs::fstat(place).map_err(io::Error::from);
@@ -91,11 +83,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Checks that a user with `mounts` mounts may have one more.
-    ///
-    /// # Errors
-    ///
-    /// If the user has reached the limit.
+    /// Fails if a user with `mounts` mounts may not have one more.
     pub(super) fn has_room(&self, user: u32, mounts: usize) -> Result<(), MountError> {
         match self.mounts_max == 0 || mounts < self.mounts_max {
             true => Ok(()),
@@ -106,11 +94,7 @@ impl Policy {
         }
     }
 
-    /// Checks that a user with `requests` unanswered requests may send one more.
-    ///
-    /// # Errors
-    ///
-    /// If the user has reached the limit.
+    /// Fails if a user with `requests` unanswered requests may not send one more.
     pub(super) fn has_turn(&self, user: u32, requests: usize) -> Result<(), MountError> {
         match self.requests_max == 0 || requests < self.requests_max {
             true => Ok(()),

@@ -4,8 +4,10 @@
 //! Unaware of: what the requests are.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The limit for connections of all users together. Each mount that is held is one of them.
 const AT_ONCE_MAX: usize = 4096;
@@ -41,18 +43,18 @@ pub(super) struct Making {
 impl Seats {
     /// Returns the number of open connections.
     pub(super) fn connections(&self) -> usize {
-        self.taken().connections
+        self.0.lock().connections
     }
 
     /// Returns the number of unanswered requests of a user.
     pub(super) fn asking(&self, user: u32) -> usize {
-        self.taken().asking.get(&user).copied().unwrap_or(0)
+        self.0.lock().asking.get(&user).copied().unwrap_or(0)
     }
 
     /// Counts a connection of this user and its request. Returns `None` if all users together have
     /// too many connections.
     pub(super) fn take(self: &Arc<Seats>, user: u32) -> Option<Seat> {
-        let mut taken = self.taken();
+        let mut taken = self.0.lock();
         if taken.connections >= AT_ONCE_MAX {
             return None;
         }
@@ -64,14 +66,10 @@ impl Seats {
     /// Counts a mount that is being made. Returns also how many other mounts of the user are being
     /// made.
     pub(super) fn make(self: &Arc<Seats>, user: u32) -> (Making, usize) {
-        let mut taken = self.taken();
+        let mut taken = self.0.lock();
         let others = taken.mounting.entry(user).or_default();
         *others += 1;
         (Making { seats: Arc::clone(self), user }, *others - 1)
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +87,7 @@ impl Seat {
     /// as a mount.
     pub(super) fn answered(&mut self) {
         if std::mem::take(&mut self.is_asking) {
-            less(&mut self.seats.taken().asking, self.user);
+            less(&mut self.seats.0.lock().asking, self.user);
         }
     }
 }
@@ -97,13 +95,13 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.answered();
-        self.seats.taken().connections -= 1;
+        self.seats.0.lock().connections -= 1;
     }
 }
 
 impl Drop for Making {
     fn drop(&mut self) {
-        less(&mut self.seats.taken().mounting, self.user);
+        less(&mut self.seats.0.lock().mounting, self.user);
     }
 }
 
@@ -115,7 +113,7 @@ pub(super) struct Lines(Mutex<(Option<Instant>, u64)>);
 impl Lines {
     /// Returns the line to write now, or `None` if the line is left out.
     pub(super) fn of(&self, line: &str, now: Instant) -> Option<String> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let (last, left_out) = &mut *state;
         if last.is_some_and(|last| now.duration_since(last) < SAY_EVERY) {
             *left_out += 1;
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!(many.len(), AT_ONCE_MAX - 1);
         drop((many, other));
         assert_eq!(seats.connections(), 0);
-        assert!(seats.taken().asking.is_empty() && seats.taken().mounting.is_empty());
+        assert!(seats.0.lock().asking.is_empty() && seats.0.lock().mounting.is_empty());
     }
 
     #[test]

@@ -9,11 +9,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_sys::{Channel, Door, Peer};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::host::{Host, Programs, Shared};
@@ -80,12 +81,9 @@ enum Outcome {
 
 impl Broker {
     /// Starts a broker with its state in the directory `state`. Images that an earlier broker
-    /// mounted for living jobs are mounted and filled again. `serve`
-    /// removes what ended jobs have left. `says` is called with each error, for a log.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be used.
+    /// mounted for living jobs are mounted and filled again. `serve` removes what ended jobs have
+    /// left. `says` is called with each error, for a log. Fails if the state directory cannot be
+    /// used.
     pub fn new(
         state: &Path,
         supply: Box<dyn Supply>,
@@ -266,7 +264,7 @@ impl Broker {
             return Ok(Outcome::Held(stay, shared, None));
         }
         stay.leave();
-        self.used().insert(id.clone(), shared);
+        self.used.lock().insert(id.clone(), shared);
         Ok(match process {
             Some(process) => Outcome::ForProcess(id, process),
             None => Outcome::Said(id),
@@ -300,7 +298,7 @@ impl Broker {
         let number = passed.first().and_then(|root| larder_sys::mount_number(root).ok()).ok_or_else(nothing)?;
         let id = self.places.id_of_number(caller.peer.user, number)?.ok_or_else(nothing)?;
         self.places.end(&id)?;
-        self.used().remove(&id);
+        self.used.lock().remove(&id);
         Ok(Outcome::Said(id))
     }
 
@@ -344,7 +342,7 @@ impl Broker {
                     false => Err(refused("another image has its key now".to_owned())),
                 };
                 match supplied.and_then(same) {
-                    Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
+                    Ok(shared) => drop(self.used.lock().insert(mount.id.clone(), shared)),
                     Err(error) => {
                         (self.says)(&format!("{}: its data can no longer be fetched: {error}", mount.target.display()))
                     }
@@ -370,7 +368,7 @@ impl Broker {
             Ok(()) | Err(MountError::NotMounted(_)) => {}
             Err(error) => (self.says)(&error.to_string()),
         }
-        self.used().remove(id);
+        self.used.lock().remove(id);
     }
 
     /// Removes what ended jobs have left, each mount by a thread of its own. A thread may hang
@@ -382,18 +380,18 @@ impl Broker {
             Err(error) => return (self.says)(&error.to_string()),
         };
         for id in &ids {
-            if !self.swept().insert(id.clone()) {
+            if !self.swept.lock().insert(id.clone()) {
                 continue;
             }
             let (its, own) = (Arc::clone(self), id.clone());
             let (tell, told) = mpsc::channel();
             let end = move || {
                 let ended = its.places.end_if_stale(&own);
-                its.swept().remove(&own);
+                its.swept.lock().remove(&own);
                 let _ = tell.send(ended.map(drop));
             };
             if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(end) {
-                self.swept().remove(id);
+                self.swept.lock().remove(id);
                 errors.push(refused(format!("{id}: no thread to clean up can be started: {error}")));
                 continue;
             }
@@ -410,16 +408,8 @@ impl Broker {
         }
         MountError::all(errors).iter().for_each(|error| (self.says)(&format!("sweep: {error}")));
         if let Ok((ids, _)) = self.places.ids() {
-            self.used().retain(|used, _| ids.contains(used));
+            self.used.lock().retain(|used, _| ids.contains(used));
         }
-    }
-
-    fn swept(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn used(&self) -> MutexGuard<'_, HashMap<String, Arc<Shared>>> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -423,12 +423,8 @@ impl Erofs {
         Ok(())
     }
 
-    /// Calls `each` for every chunk of a file that is on the device.
-    ///
-    /// # Errors
-    ///
-    /// If bytes of the file are on the device but not in chunks of at most 1 MiB with a device
-    /// number.
+    /// Calls `each` for every chunk of a file that is on the device. Fails if bytes of the file are
+    /// on the device but not in chunks of at most 1 MiB with a device number.
     pub(crate) fn chunks(&self, file: &Inode, mut each: impl FnMut(Chunk)) -> io::Result<()> {
         let (bits, width) = match file.layout {
             _ if file.size == 0 => return Ok(()),

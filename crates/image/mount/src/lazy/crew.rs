@@ -6,11 +6,12 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use larder_sys::Class;
+use parking_lot::{Condvar, Mutex};
 
 use super::fill_queue::{FillQueue, Work};
 use super::options::Options;
@@ -43,7 +44,7 @@ pub(super) trait Crewed: Send + Sync + 'static {
 pub(super) struct Crew {
     fill: Arc<dyn Fill>,
     outage: Outage,
-    fill_queue: Mutex<FillQueue>,
+    pub(super) fill_queue: Mutex<FillQueue>,
     /// Signalled when readers wait for another piece.
     asked: Condvar,
     /// Signalled when there may be more work for the background threads.
@@ -82,16 +83,12 @@ impl Crew {
         Ok(())
     }
 
-    pub(super) fn fill_queue(&self) -> MutexGuard<'_, FillQueue> {
-        self.fill_queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn is_complete(&self) -> bool {
-        self.fill_queue().is_complete()
+        self.fill_queue.lock().is_complete()
     }
 
     pub(super) fn filled_bytes(&self, size_bytes: u64) -> u64 {
-        let fill_queue = self.fill_queue();
+        let fill_queue = self.fill_queue.lock();
         let units = fill_queue.filled();
         (units.count() - units.left()).saturating_mul(UNIT_BYTES).min(size_bytes)
     }
@@ -99,13 +96,15 @@ impl Crew {
     /// Puts bytes that a reader waits for into the queue. Returns those of them that are local.
     pub(super) fn want(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let (more, there) = {
-            let mut fill_queue = self.fill_queue();
+            let mut fill_queue = self.fill_queue.lock();
             let (more, filled) = (fill_queue.want(bytes), fill_queue.filled());
             (more, filled.runs(filled.touched(bytes)).collect())
         };
         // Only as many threads are woken as there are new pieces, because each thread that wakes
         // takes CPU time from the readers.
-        (0..more).for_each(|_| self.asked.notify_one());
+        for _ in 0..more {
+            self.asked.notify_one();
+        }
         there
     }
 
@@ -130,7 +129,7 @@ impl Crew {
     }
 
     fn next(&self, of: fn(&mut FillQueue) -> Option<Work>, woken: &Condvar) -> Option<Work> {
-        let mut fill_queue = self.fill_queue();
+        let mut fill_queue = self.fill_queue.lock();
         loop {
             if self.is_stopped() || fill_queue.is_complete() {
                 return None;
@@ -138,7 +137,7 @@ impl Crew {
             if let Some(work) = of(&mut fill_queue) {
                 return Some(work);
             }
-            fill_queue = woken.wait_timeout(fill_queue, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            woken.wait_for(&mut fill_queue, LOOK_EVERY);
         }
     }
 }
@@ -149,12 +148,12 @@ fn work_ahead(of: &impl Crewed) {
     let crew = of.crew();
     larder_sys::lower_thread(Class::Utility);
     let waits = |_: &mut FillQueue| !crew.was_mounted.load(Relaxed) && !crew.is_stopped();
-    drop(crew.more.wait_timeout_while(crew.fill_queue(), MOUNTED_MAX, waits));
+    crew.more.wait_while_for(&mut crew.fill_queue.lock(), waits, MOUNTED_MAX);
     std::thread::sleep(MOUNTED_FIRST);
     while let Some(work) = crew.next(FillQueue::unasked, &crew.more) {
-        let bytes = crew.fill_queue().filled().bytes(&work.units);
+        let bytes = crew.fill_queue.lock().filled().bytes(&work.units);
         let filled = crew.outage.try_once(&*crew.fill, &bytes, of.file());
-        crew.fill_queue().done(&work, filled.is_ok());
+        crew.fill_queue.lock().done(&work, filled.is_ok());
         let is_away = filled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::HostUnreachable);
         if is_away && of.is_waited_for(&bytes) {
             // A reader has asked for these bytes meanwhile. The other threads retry for longer.
@@ -170,11 +169,11 @@ fn work_ahead(of: &impl Crewed) {
 fn work(of: &impl Crewed) {
     let crew = of.crew();
     while let Some(work) = crew.next(FillQueue::wanted, &crew.asked) {
-        let bytes = crew.fill_queue().filled().bytes(&work.units);
+        let bytes = crew.fill_queue.lock().filled().bytes(&work.units);
         let filled = crew.outage.fill(&*crew.fill, &bytes, of.file(), || crew.is_stopped());
         // The fill queue is updated before readers are told, so a reader that looks later finds the
         // bytes there.
-        crew.fill_queue().done(&work, filled.is_ok());
+        crew.fill_queue.lock().done(&work, filled.is_ok());
         of.tell(bytes, filled.is_ok());
     }
 }

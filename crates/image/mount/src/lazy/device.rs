@@ -87,10 +87,8 @@ impl Buffer {
 
 impl Device {
     /// Mounts a new file system, whose file has this size, and answers the kernel's first request.
-    ///
-    /// # Errors
-    ///
-    /// If the device cannot be opened, or if the kernel cannot mount it or cannot resend requests.
+    /// Fails if the device cannot be opened, or if the kernel cannot mount it or cannot resend
+    /// requests.
     pub(super) fn mount(size_bytes: u64) -> Result<(Device, Mount), MountError> {
         let device = open_device().map_err(MountError::path(DEVICE, "cannot be opened"))?;
         rustix::io::ioctl_fionbio(&device, true)
@@ -143,11 +141,7 @@ impl Device {
     }
 
     /// Returns the next read that waits, or `None` if no request waits. Other requests are answered
-    /// here.
-    ///
-    /// # Errors
-    ///
-    /// If the file system is gone, or the device cannot be read.
+    /// here. Fails if the file system is gone, or the device cannot be read.
     pub(super) fn next(&self, buffer: &mut Buffer, size_bytes: u64) -> io::Result<Option<Read>> {
         while let Some(count) = self.receive(buffer)? {
             let asked = &buffer.0[..count];

@@ -7,9 +7,11 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::channel::{GateChannel, Message};
 use super::crew::{LOOK_EVERY, STACK_BYTES};
@@ -106,22 +108,22 @@ impl Filler {
 
     fn tell_mounted(&self, watch: OwnedFd) -> io::Result<()> {
         // If the gate has died, `replace_gate` tells its successor.
-        let mut readers = lock(&self.readers);
+        let mut readers = self.readers.lock();
         let _ = self.say(Message::Mounted, &[watch.as_fd()]);
         readers.push(watch);
         Ok(())
     }
 
     pub(super) fn stop(&self) {
-        *lock(&self.answers) = false;
+        *self.answers.lock() = false;
         self.own.leave();
         // The gate notices that there is no filler, and makes the kernel resend what was not
         // answered.
-        lock(&self.line).hang_up();
+        self.line.lock().hang_up();
     }
 
     fn say(&self, message: Message, passed: &[BorrowedFd]) -> io::Result<()> {
-        let line = Arc::clone(&lock(&self.line));
+        let line = Arc::clone(&self.line.lock());
         line.send(message, passed)
     }
 
@@ -157,7 +159,7 @@ impl Filler {
     /// Answers the requests that wait. Returns false if the thread should end: the filler was
     /// stopped, or the device cannot be read any more.
     fn answer_all(self: &Arc<Filler>, buffer: &mut Buffer) -> bool {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         if !*answers {
             return false;
         }
@@ -201,8 +203,8 @@ impl Filler {
         let started = start_gate(&self.directory, &self.gate, self.size_bytes, &self.device, self.root.as_fd());
         let (heard, said) = started?.split()?;
         heard.set_patience(SAY_PATIENCE)?;
-        let readers = lock(&self.readers);
-        *lock(&self.line) = Arc::new(said);
+        let readers = self.readers.lock();
+        *self.line.lock() = Arc::new(said);
         readers.iter().try_for_each(|reader| self.say(Message::Mounted, &[reader.as_fd()]))?;
         Ok(heard)
     }
@@ -212,8 +214,4 @@ impl Filler {
 fn is_over(heard: &io::Result<Vec<Message>>) -> bool {
     use io::ErrorKind::{TimedOut, WouldBlock};
     heard.as_ref().is_err_and(|error| !matches!(error.kind(), WouldBlock | TimedOut))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -73,11 +73,8 @@ enum Going {
 
 /// Runs a gate until nothing needs it any more. `socket` is a connection to the process that
 /// started it, which sends the rest. `rescue` is the command that starts a filler: its working
-/// directory, program and arguments.
-///
-/// # Errors
-///
-/// If the first message is not valid, or if the kernel's requests cannot be read.
+/// directory, program and arguments. Fails if the first message is not valid, or if the kernel's
+/// requests cannot be read.
 pub fn gate(socket: OwnedFd, rescue: Vec<OsString>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();

@@ -92,12 +92,9 @@ pub struct Lazy {
 impl Lazy {
     /// Starts to fill the file `data` of `size_bytes`, which is created if it does not exist, by
     /// `fill`. The state is kept in `directory`, which is created as well. If an earlier process
-    /// filled the file and its gate is alive, this takes over.
-    ///
-    /// # Errors
-    ///
-    /// If another process fills the file, if the kernel or the rights of this process are
-    /// insufficient, or if no gate can be started.
+    /// filled the file and its gate is alive, this takes over. Fails if another process fills the
+    /// file, if the kernel or the rights of this process are insufficient, or if no gate can be
+    /// started.
     pub fn begin(
         directory: &Path,
         data: &Path,
@@ -137,11 +134,8 @@ impl Lazy {
         Ok(lazy)
     }
 
-    /// Mounts the EROFS image whose data file this is.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses, or if a file has data that is not in chunks of at most 1 MiB.
+    /// Mounts the EROFS image whose data file this is. Fails if the kernel refuses, or if a file
+    /// has data that is not in chunks of at most 1 MiB.
     pub fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
         match &self.filler {
             Some(filler) if self.took_over || !self.is_complete() => filler.mount(metadata, &self.prepare),
@@ -231,11 +225,7 @@ pub fn is_whole(directory: &Path, data: &Path, size_bytes: u64) -> bool {
 }
 
 /// Mounts the image as `Lazy::mount` does, to try whether that works. A thread answers for the FUSE
-/// file until the mount is made. No file of the image may have bytes.
-///
-/// # Errors
-///
-/// If it does not work.
+/// file until the mount is made. No file of the image may have bytes. Fails if it does not work.
 pub(crate) fn on_trial(directory: &Path, metadata: &Path, data: &Path) -> Result<Mount, MountError> {
     let (device, mount) = Device::mount(UNIT_BYTES)?;
     let path = directory.join(SWITCHED);

@@ -6,8 +6,9 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::Fill;
 
@@ -62,7 +63,7 @@ impl Outage {
     /// Fetches these bytes once, without a retry, because no reader waits for them.
     pub(super) fn try_once(&self, fill: &dyn Fill, bytes: &Range<u64>, into: BorrowedFd<'_>) -> io::Result<()> {
         let filled = fill.fill(bytes.start, bytes.end - bytes.start, into);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         *state = match (&filled, *state) {
             (Err(error), before) if error.kind() == io::ErrorKind::HostUnreachable => {
                 let now = Instant::now();
@@ -74,13 +75,13 @@ impl Outage {
     }
 
     fn since(&self) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|(since, _)| since)
+        self.0.lock().map(|(since, _)| since)
     }
 
     /// Returns true if the outage is longer than `AWAY_MAX` and a fetch was tried within
     /// `TRY_EVERY`.
     fn is_long(&self) -> bool {
-        let state = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = *self.0.lock();
         state.is_some_and(|(since, tried)| since.elapsed() >= AWAY_MAX && tried.elapsed() < TRY_EVERY)
     }
 }

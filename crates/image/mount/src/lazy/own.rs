@@ -13,8 +13,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::crew::{Crew, Crewed};
 use super::directory::{FILLED, forget_complete, forget_filled, lock, make, note_complete, was_completed};
@@ -64,11 +66,8 @@ struct Touched {
 
 impl Own {
     /// Fills the file `data` in `directory`; both are created if they do not exist. Units that
-    /// other processes filled during this boot are not fetched again.
-    ///
-    /// # Errors
-    ///
-    /// If the files cannot be written.
+    /// other processes filled during this boot are not fetched again. Fails if the files cannot be
+    /// written.
     pub(crate) fn begin(
         directory: &Path,
         size_bytes: u64,
@@ -151,20 +150,20 @@ impl Own {
     /// switched as their bytes arrive. If reads are traced, all of this waits for the end of the
     /// trace, because the kernel does not ask for chunks that were switched.
     pub(super) fn set_switches(&self, switches: Switches) {
-        *held(&self.switches) = Some(switches);
+        *self.switches.lock() = Some(switches);
         self.switch(&(0..u64::MAX));
     }
 
     /// Returns true if the kernel reads all bytes without asking from now on.
     pub(super) fn is_settled(&self) -> bool {
         self.is_complete()
-            && held(&self.touched).is_none()
-            && held(&self.switches).as_ref().is_none_or(Switches::are_over)
+            && self.touched.lock().is_none()
+            && self.switches.lock().as_ref().is_none_or(Switches::are_over)
     }
 
     fn switch(&self, bytes: &Range<u64>) {
-        let switches = held(&self.switches);
-        let Some(switches) = switches.as_ref().filter(|_| held(&self.touched).is_none()) else { return };
+        let switches = self.switches.lock();
+        let Some(switches) = switches.as_ref().filter(|_| self.touched.lock().is_none()) else { return };
         // After an error, the kernel continues to ask for these chunks.
         let _ = switches.switch(bytes, |bytes| self.has(std::slice::from_ref(bytes)));
     }
@@ -184,7 +183,7 @@ impl Own {
             return then(Ok(()));
         }
         {
-            let mut waiting = held(&self.waiting);
+            let mut waiting = self.waiting.lock();
             // The fill queue is checked again under the lock. A thread that fills bytes updates the
             // fill queue first and looks for waiting reads afterwards, so none is missed.
             if !self.has(&bytes) {
@@ -209,27 +208,27 @@ impl Own {
 
     /// Ends the trace and returns it.
     pub(crate) fn end_trace(&self) -> Trace {
-        let touched = held(&self.touched).take();
+        let touched = self.touched.lock().take();
         self.switch(&(0..u64::MAX));
         touched.map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
     }
 
     /// Returns the trace so far.
     pub(super) fn trace(&self) -> Trace {
-        let touched = held(&self.touched);
+        let touched = self.touched.lock();
         touched.as_ref().map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
     }
 
     /// Stops filling. Waiting reads stay unanswered, because another process will answer them.
     pub(super) fn leave(&self) {
         self.crew.stop();
-        held(&self.waiting).clear();
+        self.waiting.lock().clear();
     }
 
     /// Stops filling. Waiting reads fail.
     pub(crate) fn stop(&self) {
         self.crew.stop();
-        let waiting = std::mem::take(&mut *held(&self.waiting));
+        let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(|waiting| (waiting.then)(Err(io::ErrorKind::NotConnected.into())));
     }
 
@@ -237,12 +236,12 @@ impl Own {
         if self.is_complete.load(SeqCst) {
             return true;
         }
-        let fill_queue = self.crew.fill_queue();
+        let fill_queue = self.crew.fill_queue.lock();
         bytes.iter().all(|bytes| fill_queue.filled().cover(bytes))
     }
 
     fn touch(&self, bytes: &[Range<u64>]) {
-        if let Some(Touched { units, order }) = &mut *held(&self.touched) {
+        if let Some(Touched { units, order }) = &mut *self.touched.lock() {
             for bytes in bytes {
                 order.extend(units.touched(bytes).filter(|unit| units.put(*unit)));
             }
@@ -251,11 +250,11 @@ impl Own {
 
     /// Reads new entries of the journal into the fill queue. Returns true if there were any.
     fn hear_others(&self) -> bool {
-        let mut heard = held(&self.heard);
+        let mut heard = self.heard.lock();
         // If the journal cannot be read, the bytes are fetched again.
         let Ok(entries) = self.filled.units_from(*heard) else { return false };
         *heard += entries.len();
-        let mut fill_queue = self.crew.fill_queue();
+        let mut fill_queue = self.crew.fill_queue.lock();
         // All entries must be recorded. `any` would stop at the first new one.
         entries.into_iter().filter(|unit| fill_queue.note_filled(*unit)).count() > 0
     }
@@ -287,18 +286,18 @@ impl Crewed for Own {
 
     fn is_waited_for(&self, bytes: &Range<u64>) -> bool {
         let touches = |one: &Range<u64>| one.start < bytes.end && bytes.start < one.end;
-        held(&self.waiting).iter().any(|waiting| waiting.bytes.iter().any(touches))
+        self.waiting.lock().iter().any(|waiting| waiting.bytes.iter().any(touches))
     }
 
     fn tell(&self, bytes: Range<u64>, is_filled: bool) {
         if is_filled {
-            let units = self.crew.fill_queue().filled().within(&bytes);
+            let units = self.crew.fill_queue.lock().filled().within(&bytes);
             // If this fails, other processes fetch the bytes themselves.
             let _ = self.filled.add(units);
             self.switch(&bytes);
         }
         let settled = {
-            let mut waiting = held(&self.waiting);
+            let mut waiting = self.waiting.lock();
             let is_failed = |one: &Range<u64>| !is_filled && one.start < bytes.end && bytes.start < one.end;
             let is_settled = |one: &Waiting| self.has(&one.bytes) || one.bytes.iter().any(is_failed);
             waiting.extract_if(.., |one| is_settled(one)).collect::<Vec<_>>()
@@ -309,8 +308,4 @@ impl Crewed for Own {
         }
         self.complete();
     }
-}
-
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,8 +24,10 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::erofs::{self, Erofs};
 
@@ -71,14 +73,11 @@ struct Chunk {
     is_switched: bool,
 }
 
-/// Writes a copy of an EROFS image's metadata, in which each chunk is read from the FUSE file, to the
-/// empty file `copy`, and the list of its chunks to the empty file `table`. The list is sorted by the
-/// position in the data file. Each chunk has three numbers of 64 bits, little-endian: where it
-/// begins and ends in the data file, and where its device number is in the metadata.
-///
-/// # Errors
-///
-/// If a file has data on the device that is not in chunks of at most 1 MiB.
+/// Writes a copy of an EROFS image's metadata, in which each chunk is read from the FUSE file, to
+/// the empty file `copy`, and the list of its chunks to the empty file `table`. The list is sorted
+/// by the position in the data file. Each chunk has three numbers of 64 bits, little-endian: where
+/// it begins and ends in the data file, and where its device number is in the metadata. Fails if a
+/// file has data on the device that is not in chunks of at most 1 MiB.
 pub fn prepare(metadata: &File, copy: &File, table: &File) -> io::Result<()> {
     let (tree, mut chunks) = (Erofs::of(metadata.try_clone()?)?, Vec::new());
     tree.each_file(|file| {
@@ -104,11 +103,8 @@ pub fn prepare(metadata: &File, copy: &File, table: &File) -> io::Result<()> {
 
 impl Switches {
     /// Opens the copy of an EROFS image's metadata at `path`. If it does not exist, it is made by
-    /// `prepare`. The data file has `size_bytes`.
-    ///
-    /// # Errors
-    ///
-    /// If `prepare` fails, or if its list of chunks does not belong to such files.
+    /// `prepare`. The data file has `size_bytes`. Fails if `prepare` fails, or if its list of
+    /// chunks does not belong to such files.
     pub(super) fn open(metadata: &Path, path: &Path, size_bytes: u64, prepare: &Prepare) -> io::Result<Switches> {
         let table = path.with_extension("chunks");
         if !path.exists() || !table.exists() {
@@ -131,7 +127,7 @@ impl Switches {
     /// Switches the chunks that touch these bytes to the data file, if `filled` returns true for
     /// all of their bytes.
     pub(super) fn switch(&self, bytes: &Range<u64>, filled: impl Fn(&Range<u64>) -> bool) -> io::Result<()> {
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = self.chunks.lock();
         let first = chunks.partition_point(|chunk| chunk.bytes.start + self.longest <= bytes.start);
         for chunk in chunks[first..].iter_mut().take_while(|chunk| chunk.bytes.start < bytes.end) {
             if !chunk.is_switched && chunk.bytes.end > bytes.start && filled(&chunk.bytes) {

@@ -8,8 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::directory::{forget_complete, make, note_complete, others_fill, try_lock, was_completed};
 use super::fill_queue::piece_of;
@@ -24,11 +25,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Fills the file `data` of `size_bytes`, which is created if it does not exist, by `workers`
 /// fetches at once. The state is kept in `directory`, as for `Lazy::begin`. If the file is complete
-/// already, this does nothing. If another process is filling it, this waits for that.
-///
-/// # Errors
-///
-/// If another process does not finish in time, if a fetch fails, or if the file cannot be written.
+/// already, this does nothing. If another process is filling it, this waits for that. Fails if
+/// another process does not finish in time, if a fetch fails, or if the file cannot be written.
 pub fn fill_whole(
     directory: &Path,
     data: &Path,
@@ -78,13 +76,13 @@ fn fetch(file: &File, size_bytes: u64, fill: &dyn Fill, workers: usize) -> io::R
     let outage = Outage::default();
     let work = || {
         while !failed.load(Relaxed) {
-            let Some(bytes) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+            let Some(bytes) = next.lock().next() else { return };
             if let Err(error) = outage.fill(fill, &bytes, file.as_fd(), || failed.load(Relaxed)) {
                 failed.store(true, Relaxed);
-                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+                *trouble.lock() = Err(error);
             }
         }
     };
     std::thread::scope(|scope| (0..workers.max(1)).for_each(|_| drop(scope.spawn(work))));
-    trouble.into_inner().unwrap_or_else(PoisonError::into_inner)
+    trouble.into_inner()
 }

@@ -82,11 +82,8 @@ pub struct Stay {
 }
 
 impl Places {
-    /// Opens a state directory, which is created if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be created.
+    /// Opens a state directory, which is created if it does not exist. Fails if it cannot be
+    /// created.
     pub fn open(directory: &Path) -> Result<Places, MountError> {
         use std::os::unix::fs::DirBuilderExt;
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -95,12 +92,8 @@ impl Places {
         Ok(Places { directory })
     }
 
-    /// Mounts an image by one backend. If this fails, it leaves nothing behind.
-    ///
-    /// # Errors
-    ///
-    /// If an image is mounted on the target, if the target is not empty, or if the backend does not
-    /// work here.
+    /// Mounts an image by one backend. If this fails, it leaves nothing behind. Fails if an image
+    /// is mounted on the target, if the target is not empty, or if the backend does not work here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
         let target = match ask.inside {
             Some(_) => ask.target.to_owned(),
@@ -132,11 +125,8 @@ impl Places {
     }
 
     /// Makes a detached mount, which the caller attaches itself. `target` is only recorded. What is
-    /// written to the mount is deleted when the returned `Stay` is dropped.
-    ///
-    /// # Errors
-    ///
-    /// If the backend does not work here.
+    /// written to the mount is deleted when the returned `Stay` is dropped. Fails if the backend
+    /// does not work here.
     pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
         let (directory, lock) = self.begin(ask, ask.target)?;
         // From here on, dropping `stay` removes everything if a step fails.
@@ -224,11 +214,8 @@ impl Places {
         }
     }
 
-    /// Unmounts what larder mounted at `target`, and removes what was written there.
-    ///
-    /// # Errors
-    ///
-    /// If no mount of larder is there, or if the kernel refuses.
+    /// Unmounts what larder mounted at `target`, and removes what was written there. Fails if no
+    /// mount of larder is there, or if the kernel refuses.
     pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let nothing = || MountError::NotMounted(target.to_owned());
@@ -237,31 +224,22 @@ impl Places {
         end(&directory, &record)
     }
 
-    /// Ends a mount whose handle is gone, whatever its lease is.
-    ///
-    /// # Errors
-    ///
-    /// If there is no mount of this identifier, or if the kernel refuses.
+    /// Ends a mount whose handle is gone, whatever its lease is. Fails if there is no mount of this
+    /// identifier, or if the kernel refuses.
     pub fn end(&self, id: &str) -> Result<(), MountError> {
         let (directory, record) = self.record(id)?;
         end(&directory, &record)
     }
 
     /// Ends a mount if it is no longer needed: see `is_stale`. Returns the recorded target if so.
-    ///
-    /// # Errors
-    ///
-    /// If there is no mount of this identifier, or if the kernel refuses.
+    /// Fails if there is no mount of this identifier, or if the kernel refuses.
     pub(crate) fn end_if_stale(&self, id: &str) -> Result<Option<PathBuf>, MountError> {
         let (directory, record) = self.record(id)?;
         end_if_stale(&directory, record)
     }
 
     /// Lists all recorded mounts. A record that cannot be read is left out; `sweep` reports it.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be read.
+    /// Fails if the state directory cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, MountError> {
         self.list_those(|_| true)
     }
@@ -297,30 +275,20 @@ impl Places {
     }
 
     /// Returns the identifiers of all recorded mounts, and an error for each record that cannot be
-    /// read.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be read.
+    /// read. Fails if the state directory cannot be read.
     pub(crate) fn ids(&self) -> Result<(Vec<String>, Vec<MountError>), MountError> {
         let (records, errors) = self.records()?;
         Ok((records.iter().map(|(directory, _)| id_of(directory)).collect(), errors))
     }
 
-    /// Counts the recorded mounts of a user, including those that are being removed.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be read.
+    /// Counts the recorded mounts of a user, including those that are being removed. Fails if the
+    /// state directory cannot be read.
     pub(crate) fn count_of(&self, user: u32) -> Result<usize, MountError> {
         Ok(self.records()?.0.iter().filter(|(_, record)| record.user == user).count())
     }
 
-    /// Returns the identifier of a user's mount with this number, wherever it is mounted now.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be read.
+    /// Returns the identifier of a user's mount with this number, wherever it is mounted now. Fails
+    /// if the state directory cannot be read.
     pub(crate) fn id_of_number(&self, user: u32, number: MountNumber) -> Result<Option<String>, MountError> {
         let is_it = |record: &Record| {
             record.user == user
@@ -331,12 +299,9 @@ impl Places {
     }
 
     /// Ends all mounts whose lease is over, and removes what is left of mounts that are gone.
-    /// Returns the recorded targets. An error with one mount does not stop the others.
-    ///
-    /// # Errors
-    ///
-    /// If the state directory cannot be read, or if some mounts cannot be removed. The error lists
-    /// all of them.
+    /// Returns the recorded targets. An error with one mount does not stop the others. Fails if the
+    /// state directory cannot be read, or if some mounts cannot be removed. The error lists all of
+    /// them.
     pub fn sweep(&self) -> Result<Vec<PathBuf>, MountError> {
         let (records, mut errors) = self.records()?;
         let mut swept = Vec::new();
@@ -421,11 +386,7 @@ impl Stay {
         self.directory = PathBuf::new();
     }
 
-    /// Unmounts now, and removes what was written there.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses.
+    /// Unmounts now, and removes what was written there. Fails if the kernel refuses.
     pub fn end(mut self) -> Result<(), MountError> {
         self.placed.take().map_or(Ok(()), Placed::take_away)?;
         let directory = std::mem::take(&mut self.directory);

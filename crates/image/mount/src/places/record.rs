@@ -99,11 +99,7 @@ impl MountIdentity {
     /// Returns where the mount is now in the mount namespace of the calling thread, or `None` if it
     /// is not there. Nothing is looked up by a path, because a process in that namespace can rename
     /// the directories above the mount. `own` is an open `/proc/self`, and `id` is the identifier
-    /// of the mount.
-    ///
-    /// # Errors
-    ///
-    /// If that cannot be determined. Then the mount may still exist.
+    /// of the mount. Fails if that cannot be determined. Then the mount may still exist.
     pub(super) fn place(&self, own: BorrowedFd, id: &OsStr) -> io::Result<Option<PathBuf>> {
         let seen = |is_it: &dyn Fn(&SeenMount) -> bool| -> io::Result<Option<SeenMount>> {
             Ok(larder_sys::seen_mounts(own)?.into_iter().rfind(is_it))
@@ -224,11 +220,7 @@ impl Record {
 
     /// Opens the mount namespace of the mount, or returns `None` if no visible process is in it.
     /// Processes that may not be inspected are skipped. A broker has `CAP_SYS_PTRACE` and may
-    /// inspect all of them.
-    ///
-    /// # Errors
-    ///
-    /// If the processes cannot be listed.
+    /// inspect all of them. Fails if the processes cannot be listed.
     pub(super) fn open_namespace(&self) -> io::Result<Option<OwnedFd>> {
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();

@@ -45,11 +45,8 @@ pub fn ladder(directory: &Path) -> Vec<Step> {
 }
 
 /// Returns the best backend that works on this machine and suits the kind of the image. If `wanted`
-/// names a backend, returns that one.
-///
-/// # Errors
-///
-/// If the wanted backend does not work or does not suit the image, with the reason.
+/// names a backend, returns that one. Fails if the wanted backend does not work or does not suit
+/// the image, with the reason.
 pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Backend>) -> Result<Backend, MountError> {
     let suits = |backend: Backend| match backend {
         Backend::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),

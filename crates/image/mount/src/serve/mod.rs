@@ -142,11 +142,8 @@ pub fn possible() -> Result<(), String> {
 }
 
 /// Makes a detached read-only mount that a new server process answers for. Also returns the server
-/// if it is to end with this thread.
-///
-/// # Errors
-///
-/// If `/dev/fuse` cannot be opened, if the kernel refuses, or if the server cannot serve the image.
+/// if it is to end with this thread. Fails if `/dev/fuse` cannot be opened, if the kernel refuses,
+/// or if the server cannot serve the image.
 pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     let unable = |why: String| MountError::Unable { backend: Backend::LazyFuse, why };
     let device = open_device().map_err(|error| unable(format!("{DEVICE} cannot be opened: {error}")))?;
@@ -267,11 +264,8 @@ fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 }
 
 /// Runs a server until its mount is gone. `socket` is a connection to the process that started it,
-/// which sends the request. `supply` finds the image by its name, or returns an error text.
-///
-/// # Errors
-///
-/// If the request is not valid, or if the kernel's requests cannot be read.
+/// which sends the request. `supply` finds the image by its name, or returns an error text. Fails
+/// if the request is not valid, or if the kernel's requests cannot be read.
 pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
@@ -387,11 +381,8 @@ fn session(files: Files, device: OwnedFd) -> Result<fuser::Session<Files>, Mount
 }
 
 /// Mounts the image with this metadata, served by a thread of this process, to try whether that
-/// works. All bytes of files must be in the metadata. The thread ends with the mount.
-///
-/// # Errors
-///
-/// If it does not work.
+/// works. All bytes of files must be in the metadata. The thread ends with the mount. Fails if it
+/// does not work.
 pub(crate) fn on_trial(metadata: &Path) -> Result<Mount, MountError> {
     let failed = |error: io::Error| MountError::Program { program: "a FUSE server".to_owned(), why: error.to_string() };
     let (ours, theirs) = Channel::pair().map_err(failed)?;

@@ -19,12 +19,15 @@ mod channel;
 mod pack;
 mod upload;
 
-use crate::{Abilities, Body, Key, Put, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
+use crate::remote::each;
+use crate::{
+    Abilities, Answer, Body, Fetched, Key, Put, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Stored, Trouble, body,
+    whole,
+};
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use bytes::Bytes;
 use channel::{Calls, Server};
-use futures::future::BoxFuture;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::StreamExt;
 use reqwest::header::HeaderMap;
 use rustls::ClientConfig;
 use sha2::{Digest as _, Sha256};
@@ -35,8 +38,6 @@ const ACTION_TAG: &str = "larder object 1\n";
 /// The most bytes of an object that is stored in its result, so that it takes one request. Servers
 /// keep results in memory.
 const INLINE_BYTES_MAX: usize = 8 << 10;
-/// How many results are requested at once, because the API has no batch for them.
-const RESULTS_AT_ONCE: usize = 64;
 const OBJECT_NAME: &str = "object";
 
 pub(crate) struct Grpc {
@@ -63,7 +64,7 @@ impl Grpc {
         Ok(Grpc { server: Server::new(url, address, instance, tls, headers, seed)? })
     }
 
-    /// Fetches the result of a key.
+    /// Fetches the result of a key. The API has no batch for results.
     async fn result(&self, calls: &Calls, key: Key) -> Result<Option<ResultContent>, RemoteError> {
         let request = api::GetActionResultRequest {
             instance_name: self.server.instance.clone(),
@@ -91,8 +92,7 @@ impl Grpc {
     }
 
     async fn results(&self, calls: &Calls, keys: &[Key]) -> Result<Vec<Option<ResultContent>>, RemoteError> {
-        let asked: Vec<_> = keys.iter().map(|&key| self.result(calls, key)).collect();
-        stream::iter(asked).buffered(RESULTS_AT_ONCE).try_collect().await
+        each(keys, |&key| self.result(calls, key)).await
     }
 
     async fn write_result(&self, calls: &Calls, key: Key, found: ResultContent) -> Result<(), RemoteError> {
@@ -124,7 +124,7 @@ impl Grpc {
             .map_err(|_| RemoteError::failed(&self.server.name, Some(key), Trouble::Damaged, "the size is negative"))
     }
 
-    async fn fetch(&self, key: Key) -> Result<Option<(Option<u64>, Body)>, RemoteError> {
+    async fn fetch(&self, key: Key) -> Result<Fetched, RemoteError> {
         let calls = self.server.calls(key).await?;
         match self.result(&calls, key).await? {
             None => Ok(None),
@@ -214,8 +214,7 @@ impl Grpc {
             };
             self.write_result(&calls, key, found)
         };
-        let writes: Vec<_> = new().map(write).collect();
-        stream::iter(writes).buffered(RESULTS_AT_ONCE).try_collect::<()>().await?;
+        each(new(), write).await?;
         Ok(there.into_iter().map(|there| if there { Stored::Existed } else { Stored::New }).collect())
     }
 }
@@ -241,28 +240,24 @@ impl Remote for Grpc {
         Abilities::LAST_WINS
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(self.fetch(key))
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         let body = body::exactly(Arc::clone(&self.server.name), key, size, body).boxed();
         Box::pin(self.store(key, size, body, how))
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(self.there(keys))
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(self.fetch_small(keys))
     }
 
-    fn put_small<'a>(
-        &'a self,
-        objects: &'a [(Key, Bytes)],
-        how: Put,
-    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+    fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
         Box::pin(self.store_small(objects, how))
     }
 }

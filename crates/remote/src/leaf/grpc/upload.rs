@@ -14,8 +14,9 @@ use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use bazel_remote_apis::google::bytestream::WriteRequest;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 impl Server {
     /// Uploads a body of `size` bytes and returns its digest.
@@ -51,7 +52,7 @@ impl Server {
         // the error is kept here.
         let broken = Arc::new(Mutex::new(None));
         let answer = calls.streams().write(messages(name, body, broken.clone())).await;
-        if let Some(error) = broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(error) = broken.lock().take() {
             return Err(error);
         }
         let committed = answer.map_err(|status| self.failed(Some(key), &status))?.into_inner().committed_size;
@@ -91,7 +92,7 @@ fn messages(
             let mut next = async || match body.try_next().await {
                 Ok(next) => Some(next),
                 Err(error) => {
-                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *broken.lock() = Some(error);
                     None
                 }
             };

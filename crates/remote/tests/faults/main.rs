@@ -9,19 +9,21 @@
 //! LARDER_FAULT_REQUESTS=10000000 cargo test --release -p larder-remote --test faults -- --nocapture
 //! ```
 
-#[path = "conformance/sample.rs"]
+mod injected;
+#[path = "../conformance/sample.rs"]
 mod sample;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use injected::{Fault, Faults};
 use larder_model::{Blob, Content, Digest, Manifest, OutputKind};
-use larder_remote::{Abilities, BreakerPolicy, Fault, Faults, Memory, Options, Remote, Remotes, Share, stacked};
+use larder_remote::{Abilities, Asked, BreakerPolicy, Memory, Options, Remote, Remotes, Share, Trouble, stacked};
 use sample::{Run, bytes, manifest, names, options};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MACHINES: u64 = 8;
 const ACTIONS: u64 = 400;
@@ -75,7 +77,7 @@ impl Truth {
 async fn act(remotes: &Remotes, truth: &Truth, action: u64, variant: u64, counted: &Counted) {
     counted.actions.fetch_add(1, Ordering::Relaxed);
     let weak = Digest::of(&action.to_le_bytes());
-    if let Ok(Some(found)) = remotes.manifest(&weak).await {
+    if let Ok(Some((found, _))) = remotes.manifest(&weak).await {
         let parsed = Manifest::decode(&found).expect("a returned manifest is valid");
         for said in names(&found) {
             assert!(said.starts_with(&format!("A{action}V")), "{said} was returned for action {action}");
@@ -91,7 +93,7 @@ async fn act(remotes: &Remotes, truth: &Truth, action: u64, variant: u64, counte
             let right = output(action, variant);
             assert_eq!(blob.digest, Digest::of(&right), "the record belongs to another run");
             let mut fetched = Vec::new();
-            if let Ok(true) = remotes.blob(&blob.digest, blob.size_bytes, &mut fetched).await {
+            if let Ok(Some(_)) = remotes.blob(&blob.digest, blob.size_bytes, &mut fetched).await {
                 assert!(fetched == right, "WRONG BYTES for action {action}");
                 counted.hits.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -179,4 +181,26 @@ fn no_wrong_byte_where_the_last_writer_wins() {
 #[test]
 fn no_wrong_byte_where_nothing_changes() {
     run_on_a_clock_of_its_own(|all| Abilities { swap: false, replace: false, ..all }, 3);
+}
+
+/// Shows that a stalling remote costs a limited time. Then the breaker opens.
+#[tokio::test(start_paused = true)]
+async fn a_stalling_remote_is_left_alone() {
+    let options = Options { stall: Duration::from_millis(500), ..options(3, &[]) };
+    let stalling = Faults::new(Arc::new(Memory::new("memory://")), 10_000 / Fault::ALL.len() as u64, Duration::ZERO, 5);
+    let stalling: Arc<dyn Remote> = Arc::new(stalling);
+    let connected = stacked(stalling, &options);
+    let counts = connected.counts.clone();
+    let breaker = connected.breaker.clone();
+    let remotes = Remotes::of(vec![(connected, false)], &options);
+    let start = tokio::time::Instant::now();
+    for _ in 0..200 {
+        // Every answer is wrong in some way. None may take longer than all tries and their waits.
+        let asked = tokio::time::Instant::now();
+        let _ = remotes.manifest(&Digest::of(b"weak")).await;
+        assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    }
+    assert!(counts.sum(Asked::GetSmall).failed > 0);
+    assert!(counts.troubles(Trouble::Open) > 0, "the breaker never opened: {:?}", breaker.state(Instant::now()));
+    println!("200 requests to a remote with a fault in every answer: {:?}", start.elapsed());
 }

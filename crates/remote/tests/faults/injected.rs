@@ -1,15 +1,14 @@
-//! Faults: injects what remotes, networks and disks do wrong, by a seed. For tests and simulations.
+//! Faults: injects what remotes, networks and disks do wrong, by a seed.
 //!
 //! Unaware of: what is stored.
 
-use crate::wait::Wait;
-use crate::{
-    Abilities, Body, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, collect, whole,
-};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream;
+use larder_remote::{
+    Abilities, Answer, Body, Fetched, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored,
+    Trouble, collect, whole,
+};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The request fails and nothing is done.
     Error,
     /// The request never ends; a fetch stalls at its start or half-way.
@@ -38,7 +37,7 @@ pub enum Fault {
 
 impl Fault {
     /// All kinds, in the order of their counters.
-    pub const ALL: [Fault; 8] = [
+    pub(crate) const ALL: [Fault; 8] = [
         Fault::Error,
         Fault::Stall,
         Fault::Truncate,
@@ -54,13 +53,14 @@ impl Fault {
 const REMEMBERED_MAX: usize = 4096;
 
 /// A decorator that injects faults.
-pub struct Faults {
+pub(crate) struct Faults {
     inner: Arc<dyn Remote>,
     name: Arc<str>,
     /// How many of 10,000 requests meet each kind of fault.
     often: u64,
     slow: Duration,
-    chance: Wait,
+    /// The state of the random numbers.
+    chance: AtomicU64,
     asked: AtomicU64,
     done: [AtomicU64; Fault::ALL.len()],
     /// The older version of each replaced object.
@@ -72,13 +72,13 @@ pub struct Faults {
 impl Faults {
     /// Returns a decorator in which each kind of fault meets `often` of 10,000 requests. A slow
     /// request takes up to `slow` longer.
-    pub fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
         Faults {
             name: inner.name().into(),
             inner,
             often,
             slow,
-            chance: Wait::new(seed),
+            chance: AtomicU64::new(seed | 1),
             asked: AtomicU64::new(0),
             done: Default::default(),
             before: Mutex::default(),
@@ -87,26 +87,35 @@ impl Faults {
     }
 
     /// Returns how many requests there were.
-    pub fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Returns how many requests met this kind of fault.
-    pub fn done(&self, fault: Fault) -> u64 {
+    pub(crate) fn done(&self, fault: Fault) -> u64 {
         self.done[fault as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns a random number below `count` (SplitMix64).
+    fn below(&self, count: u64) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.chance.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % count.max(1)
     }
 
     /// Counts a request and returns the fault that it meets, if any.
     fn next(&self) -> Option<Fault> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let chance = self.chance.below(10_000);
+        let chance = self.below(10_000);
         let fault = *Fault::ALL.get((chance / self.often.max(1)) as usize).filter(|_| self.often > 0)?;
         self.done[fault as usize].fetch_add(1, Ordering::Relaxed);
         Some(fault)
     }
 
     fn failed(&self, key: Option<Key>) -> RemoteError {
-        let trouble = [Trouble::Unreachable, Trouble::Busy, Trouble::Other][self.chance.below(3) as usize];
+        let trouble = [Trouble::Unreachable, Trouble::Busy, Trouble::Other][self.below(3) as usize];
         RemoteError::failed(&self.name, key, trouble, "an injected fault")
     }
 
@@ -116,7 +125,7 @@ impl Faults {
             Some(Fault::Error) => Err(self.failed(key)),
             Some(Fault::Stall) => std::future::pending().await,
             Some(Fault::Slow) => {
-                tokio::time::sleep(Duration::from_micros(self.chance.below(self.slow.as_micros() as u64 + 1))).await;
+                tokio::time::sleep(Duration::from_micros(self.below(self.slow.as_micros() as u64 + 1))).await;
                 Ok(())
             }
             _ => Ok(()),
@@ -128,12 +137,12 @@ impl Faults {
         let lock =
             |map: &Mutex<HashMap<Key, Bytes>>| map.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         match fault {
-            Fault::Truncate => bytes.map(|bytes| bytes.slice(..self.chance.below(bytes.len() as u64) as usize)),
+            Fault::Truncate => bytes.map(|bytes| bytes.slice(..self.below(bytes.len() as u64) as usize)),
             Fault::Flip => bytes.map(|bytes| {
                 let mut bytes = BytesMut::from(bytes);
                 if !bytes.is_empty() {
-                    let at = self.chance.below(bytes.len() as u64) as usize;
-                    bytes[at] ^= 1 << self.chance.below(8);
+                    let at = self.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << self.below(8);
                 }
                 bytes.freeze()
             }),
@@ -174,10 +183,10 @@ impl Remote for Faults {
         self.inner.abilities()
     }
 
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
         Box::pin(async move {
             let fault = self.next();
-            let half_way = fault == Some(Fault::Stall) && self.chance.below(2) == 0;
+            let half_way = fault == Some(Fault::Stall) && self.below(2) == 0;
             self.meet(fault.filter(|_| !half_way), Some(key)).await?;
             let found = match self.inner.get(key).await? {
                 Some((_, body)) => Some(collect(&self.name, key, body, SMALL_BYTES_MAX).await?),
@@ -189,7 +198,7 @@ impl Remote for Faults {
             };
             self.handed_out(key, &found);
             Ok(found.map(|bytes| {
-                let size = self.chance.below(2).eq(&0).then_some(bytes.len() as u64);
+                let size = self.below(2).eq(&0).then_some(bytes.len() as u64);
                 let middle = bytes.len() / 2;
                 let (first, rest) = (bytes.slice(..middle), bytes.slice(middle..));
                 let rest = if half_way { stream::pending().boxed() } else { whole(rest) };
@@ -198,7 +207,7 @@ impl Remote for Faults {
         })
     }
 
-    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
         Box::pin(async move {
             let fault = self.next();
             self.meet(fault, Some(key)).await?;
@@ -208,26 +217,26 @@ impl Remote for Faults {
         })
     }
 
-    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
         Box::pin(async move {
             let fault = self.next();
             self.meet(fault, keys.first().copied()).await?;
             let mut there = self.inner.has(keys).await?;
             if matches!(fault, Some(Fault::Flip | Fault::Stale | Fault::Swap)) {
-                let at = self.chance.below(there.len() as u64) as usize;
+                let at = self.below(there.len() as u64) as usize;
                 there.iter_mut().skip(at).take(1).for_each(|there| *there = !*there);
             }
             Ok(there)
         })
     }
 
-    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<Option<Bytes>>> {
         Box::pin(async move {
             let fault = self.next();
             self.meet(fault, keys.first().copied()).await?;
             let mut found = self.inner.get_small(keys).await?;
             if let (Some(fault), false) = (fault, keys.is_empty()) {
-                let at = self.chance.below(keys.len() as u64) as usize;
+                let at = self.below(keys.len() as u64) as usize;
                 found[at] = self.wrong(fault, keys[at], found[at].take());
             }
             keys.iter().zip(&found).for_each(|(&key, bytes)| self.handed_out(key, bytes));
@@ -235,7 +244,7 @@ impl Remote for Faults {
         })
     }
 
-    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+    fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
         Box::pin(async move {
             let fault = self.next();
             self.meet(fault, Some(key)).await?;
@@ -248,7 +257,7 @@ impl Remote for Faults {
         })
     }
 
-    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
         Box::pin(async move {
             let fault = self.next();
             self.meet(fault, Some(key)).await?;
