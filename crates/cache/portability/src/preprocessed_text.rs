@@ -36,7 +36,7 @@ pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
     }
     let without_spaces = |text: &[u8]| text.iter().copied().filter(|byte| *byte != b' ').collect::<Vec<u8>>();
     let text = without_spaces(text);
-    names.iter().any(|name| contains(&text, &without_spaces(name)))
+    names.iter().any(|name| contains(&text, without_spaces(name)))
 }
 
 /// Returns true if a root path occurs outside of quotes, where a part of it may be a macro.
