@@ -163,16 +163,19 @@ fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> 
     false
 }
 
-/// Says why a result from another checkout is not used here.
+/// Says why a result from another checkout is not used here. `by` is the file or argument that ties
+/// it, or empty.
 fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
-    let subject = if by.is_empty() { "the result" } else { "" };
     let remedy = bound.remedy().map(|remedy| format!("; to change that, use {remedy}")).unwrap_or_default();
+    let by = match (bound, by) {
+        (Bound::Chance | Bound::AsLong, _) | (_, []) => String::new(),
+        _ => format!(" ({})", String::from_utf8_lossy(by)),
+    };
     let where_made = match bound {
         Bound::Chance | Bound::AsLong => "",
         _ => "was made in another checkout, and can be used only there: ",
     };
-    let what = format!("{where_made}{}{remedy}", bound.reason());
-    Difference { subject: [subject.as_bytes(), by].concat(), what }
+    about("the result", &format!("{where_made}{}{by}{remedy}", bound.reason()))
 }
 
 fn about(subject: &str, what: &str) -> Difference {

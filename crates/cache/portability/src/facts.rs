@@ -110,9 +110,10 @@ impl Output<'_> {
         if let OutputKind::File(content) = self.kind { Some(content) } else { None }
     }
 
-    /// Returns the path for messages.
+    /// Returns the path for messages, relative to its root.
     pub(crate) fn shown_path(&self) -> Vec<u8> {
-        self.path.strip_prefix(&[PLACEHOLDER]).map_or(self.path, |rest| &rest[1..]).to_vec()
+        let Some(rest) = self.path.strip_prefix(&[PLACEHOLDER]) else { return self.path.to_vec() };
+        rest[1..].strip_prefix(b"/").unwrap_or(&rest[1..]).to_vec()
     }
 }
 

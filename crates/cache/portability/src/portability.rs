@@ -26,7 +26,7 @@ use larder_sys::as_path;
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
-use crate::preprocessed_text::{can_be_expanded, is_free_of, names_expanded, stands_bare};
+use crate::preprocessed_text::{can_be_expanded, file_that_names, is_free_of, names_expanded, stands_bare};
 use crate::rewrites::{Rewrites, rule};
 use crate::rust_text::names_included_files_only;
 use crate::source_scan::Sources;
@@ -355,7 +355,10 @@ impl RunFacts<'_> {
             self.carried.rooted.iter().filter(is_included).map(|input| file_name(input)).collect();
         match (self.preprocess)(&naming.preprocess) {
             Some(text) if is_free(&text, &generated) => Ok(()),
-            _ => Err((Bound::Text, suspect.to_vec())),
+            text => {
+                let named_in = text.and_then(|text| file_that_names(self.command.roots, &text));
+                Err((Bound::Text, named_in.unwrap_or_else(|| suspect.to_vec())))
+            }
         }
     }
 

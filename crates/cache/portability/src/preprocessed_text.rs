@@ -27,6 +27,21 @@ pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> boo
     !names && generated.iter().all(is_included)
 }
 
+/// Returns the file, as a line marker names it, in whose preprocessed text a root path or a builtin
+/// that returns a file name stands first.
+pub(crate) fn file_that_names(roots: &Roots, text: &[u8]) -> Option<Vec<u8>> {
+    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let (mut lines, mut file) = (text.split_inclusive(|&byte| byte == b'\n'), None);
+    let line = lines.find(|line| match is_marker(line) {
+        true => {
+            file = line.split(|&byte| byte == b'"').nth(1);
+            false
+        }
+        false => asks_for_a_name(line) || holds_a_root(line, &names_of_roots) || names_expanded(line, roots),
+    });
+    line.and(file).map(<[u8]>::to_vec)
+}
+
 /// Returns true if the text holds a root path in the form that the preprocessor gives it outside of
 /// quotes. For example, `/home/linux/x` becomes `/home/1/x`, and a space may follow the number.
 pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {

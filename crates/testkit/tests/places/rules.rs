@@ -244,6 +244,8 @@ fn what_serves_one_place_only_is_explained() {
     std::fs::create_dir_all(place.path("work/c/out")).expect("cannot create the directory");
     let elsewhere = explain("c");
     assert!(elsewhere.starts_with("Miss") && elsewhere.contains("made in another checkout"), "{elsewhere}");
+    let named = place.text("work/b/src/file.c");
+    assert!(elsewhere.contains(&format!("expands __FILE__ ({named})")), "{elsewhere}");
 }
 
 #[test]
