@@ -30,7 +30,7 @@ pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> boo
 /// Returns the file, as a line marker names it, in whose preprocessed text a root path or a builtin
 /// that returns a file name stands first.
 pub(crate) fn file_that_names(roots: &Roots, text: &[u8]) -> Option<Vec<u8>> {
-    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let names_of_roots: Vec<&[u8]> = roots.all().collect();
     let (mut lines, mut file) = (text.split_inclusive(|&byte| byte == b'\n'), None);
     let line = lines.find(|line| match is_marker(line) {
         true => {

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use larder_mount::Places;
 use larder_mount::broker::{Broker, Policy, Programs, Supply};
 use larder_store::{Store, StoreSocket};
 use larder_sys::Door;
+use parking_lot::Mutex;
 
 use super::super::{FINE, PROBLEM, evict};
 use super::fetched::{self, FetchedSupply, Memory};
