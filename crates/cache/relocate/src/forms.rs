@@ -8,7 +8,7 @@ use object::{Endianness, elf};
 
 use crate::depfile;
 use crate::magic::is_archive;
-use crate::roots::{is_plain, is_plain_byte};
+use crate::roots::{holds_wide, is_plain, is_plain_byte};
 
 /// Returns true if `bytes` contain any of the `roots`, in one of these forms:
 /// - as it is, at any position, even as the beginning of a longer path,
@@ -50,14 +50,6 @@ fn holds(bytes: &[u8], root: &[u8]) -> bool {
     }
     let part = root.split(|&c| !is_plain_byte(c)).max_by_key(|part| part.len()).unwrap_or_default();
     memmem::find(bytes, &depfile::quoted(root)).is_some() || part.len() < 2 || memmem::find(bytes, part).is_some()
-}
-
-/// Returns true if the bytes contain the root as in the literals `L"…"`, `u"…"` and `U"…"`.
-pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
-    let wide = |size: usize| -> Vec<u8> {
-        root.iter().flat_map(|&c| std::iter::once(c).chain(std::iter::repeat_n(0, size - 1))).collect()
-    };
-    memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
 }
 
 /// Returns true if text in these bytes cannot be found by searching. They begin like compressed

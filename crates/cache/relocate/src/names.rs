@@ -5,8 +5,8 @@
 
 use memchr::memmem;
 
-use crate::forms::holds_wide;
 use crate::roots::Pair;
+use crate::roots::holds_wide;
 
 /// Pairs of ephemeral names.
 pub(crate) struct Names<'a> {

@@ -4,10 +4,16 @@
 
 use memchr::memmem;
 
-use crate::forms::holds_wide;
-
 /// The minimum length of a root in bytes. A shorter string would occur by accident.
 const LENGTH_MIN: usize = 2;
+
+/// Returns true if the bytes contain the root as in the literals `L"…"`, `u"…"` and `U"…"`.
+pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
+    let wide = |size: usize| -> Vec<u8> {
+        root.iter().flat_map(|&c| std::iter::once(c).chain(std::iter::repeat_n(0, size - 1))).collect()
+    };
+    memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
+}
 
 /// The pairs of roots, the longest `from` first.
 pub(crate) struct Map<'a> {

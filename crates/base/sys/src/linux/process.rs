@@ -8,9 +8,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
 use super::signals::set_of;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// A process that was started and not yet waited for.
 pub struct Child {
@@ -18,8 +17,7 @@ pub struct Child {
     pub pid: i32,
 }
 
-/// The resources that a process that has ended used, together with all processes that it waited
-/// for.
+/// The resources that a process that has ended and all processes that it waited for used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// CPU time, in µs.

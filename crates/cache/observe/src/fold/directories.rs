@@ -7,21 +7,11 @@
 
 use larder_model::{DirectoryTimes, Habit};
 
+use super::process_state::LastLook;
 use super::{Event, Fold};
 use crate::event::{self, EventKind};
 
 const DIRECTORY: u32 = 0o04;
-
-/// The last event of a process, if it was a `stat` of something that exists.
-#[derive(Clone, Copy)]
-pub(super) struct LastLook<'t> {
-    path: &'t [u8],
-    /// The mtime, if it is a directory.
-    modified_ns: Option<i64>,
-    how: DirectoryTimes,
-    /// The event before was such a `stat` as well.
-    is_second: bool,
-}
 
 impl<'t> Fold<'t> {
     /// Handles the event after a look: it may show that the look was for the mtime.

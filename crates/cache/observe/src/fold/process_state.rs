@@ -8,10 +8,21 @@ use larder_model::Habit;
 use larder_model::path::file_name;
 use larder_model::quick::Map;
 
-use super::directories::LastLook;
 use super::policy::Policy;
 use crate::event::Event;
 use crate::process_tree::{ProcessTree, Running};
+use larder_model::DirectoryTimes;
+
+/// The last event of a process, if it was a `stat` of something that exists.
+#[derive(Clone, Copy)]
+pub(super) struct LastLook<'t> {
+    pub(super) path: &'t [u8],
+    /// The mtime, if it is a directory.
+    pub(super) modified_ns: Option<i64>,
+    pub(super) how: DirectoryTimes,
+    /// The event before was such a `stat` as well.
+    pub(super) is_second: bool,
+}
 
 /// What is known of one process, by its pid.
 #[derive(Default)]
