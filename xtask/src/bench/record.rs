@@ -52,7 +52,7 @@ const WAYS: [(&str, Option<&str>, f64); 3] =
     [("plain", None, 1.0), ("recorded", Some("never"), 1.01), ("followed", Some("once"), 1.06)];
 const SEED: u64 = 10;
 
-/// What was measured of one way.
+/// The measurements of one way.
 #[derive(Default)]
 struct Measured {
     /// The CPU time is that of the build and of the recorder.

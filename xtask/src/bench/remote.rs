@@ -49,7 +49,7 @@ struct Kind {
     series: Series,
     /// The number of tools that ran, in all rounds.
     misses: u64,
-    /// What `larder stats --json` printed after the last build.
+    /// The output of `larder stats --json` after the last build.
     stats: Value,
 }
 

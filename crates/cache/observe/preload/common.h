@@ -87,6 +87,8 @@ struct larder_event event_new(unsigned kind, bool failed);
 /* Write the most common events. They do nothing if the log is not open. */
 void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigned flags, uint32_t extra);
 void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
+/* Writes an event for a path from the result of a raw_stat that follows links. */
+void looked_event(unsigned kind, unsigned flags, const char *path, long result, const struct stat *st);
 /* Notes that a descriptor was opened, and whether for writing (close.c). */
 void close_watch(int fd, bool for_writing);
 /* Writes an event if a function failed with an error that says that a resource is short

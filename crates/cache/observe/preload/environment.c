@@ -25,16 +25,9 @@ static int own_path(struct dl_phdr_info *info, size_t size, void *data)
 
 static void object_event(const char *name)
 {
-    struct larder_event event = event_new(LARDER_OBJECT, false);
-    struct text text;
     struct stat st;
     long result = raw_stat(AT_FDCWD, name, &st, 0);
-    if (result == 0)
-        event_stat(&event, &st);
-    else
-        event.error = (int)-result;
-    text_path(&text, AT_FDCWD, name);
-    log_write(&event, &text, NULL);
+    looked_event(LARDER_OBJECT, 0, name, result, &st);
 }
 
 struct walk {

@@ -180,14 +180,7 @@ static bool opens_setting(const unsigned long *arguments)
     long result = raw_stat(AT_FDCWD, path, &st, 0);
     if (result == -EFAULT || (!text_after(path, "/proc/") && !text_after(path, "/sys/")))
         return false;
-    struct larder_event event = event_new(LARDER_OPEN, false);
-    struct text text;
-    event.flags = LARDER_OPEN_READ;
-    event.error = (int)-result;
-    if (result == 0)
-        event_stat(&event, &st);
-    text_string(&text, path);
-    log_write(&event, &text, NULL);
+    looked_event(LARDER_OPEN, LARDER_OPEN_READ, path, result, &st);
     return true;
 }
 

@@ -330,3 +330,17 @@ void drop_event(unsigned reason, const char *function, uint32_t number, const ch
     text_string(&text2, path2);
     log_write(&event, &text, &text2);
 }
+
+void looked_event(unsigned kind, unsigned flags, const char *path, long result, const struct stat *st)
+{
+    if (!log_on())
+        return;
+    struct larder_event event = event_new(kind, false);
+    struct text text;
+    event.flags = (uint16_t)flags;
+    event.error = (int)-result;
+    if (result == 0)
+        event_stat(&event, st);
+    text_path(&text, AT_FDCWD, path);
+    log_write(&event, &text, NULL);
+}

@@ -9,15 +9,8 @@ static void read_names(const char *path)
         return;
     int before = errno;
     struct stat st;
-    long error = -raw_stat(AT_FDCWD, path, &st, 0);
-    struct larder_event event = event_new(LARDER_OPEN, false);
-    struct text text;
-    event.flags = LARDER_OPEN_READ;
-    event.error = (int)error;
-    if (error == 0)
-        event_stat(&event, &st);
-    text_string(&text, path);
-    log_write(&event, &text, NULL);
+    long result = raw_stat(AT_FDCWD, path, &st, 0);
+    looked_event(LARDER_OPEN, LARDER_OPEN_READ, path, result, &st);
     errno = before;
 }
 

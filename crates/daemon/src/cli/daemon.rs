@@ -69,7 +69,7 @@ pub(crate) struct Serve {
 }
 
 impl DaemonStart {
-    /// What larderd does without options.
+    /// The values that larderd uses if no option is given.
     pub(crate) const USUAL: DaemonStart = DaemonStart { idle: IDLE_S, hits_only: false };
 }
 

@@ -287,14 +287,13 @@ pub(crate) struct ImageUnmount {
 /// The memory that a process without rights may use, in MiB. The largest tree takes 6 GiB.
 pub(crate) const FETCHER_MEMORY_MIB: u64 = 7 << 10;
 
-/// What a process without rights may use.
+/// The limits that larderd sets for a process without rights.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Limits {
     /// The limit of its memory, in MiB
     #[arg(long = "memory", value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
     pub(crate) memory_mib: u64,
-    /// Stay user 0, without its rights, if files cannot be shown with another owner: see
-    /// `larder_mount::Confinement`
+    /// Stay user 0, without its rights, if files cannot be shown with another owner
     #[arg(long = "user-0")]
     pub(crate) may_keep_user: bool,
 }

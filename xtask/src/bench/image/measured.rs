@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// The measurements of one way.
 pub(super) struct Measured {
     pub(super) way: Way,
-    /// Of all rounds, with the CPU time of brokers until the tree can be used.
+    /// The samples of all rounds. They contain the CPU time that brokers used until the tree could
+    /// be used.
     pub(super) series: Series,
     /// The size of the result in bytes, or of its new part.
     pub(super) bytes: Option<u64>,

@@ -6,12 +6,11 @@
 //! Unaware of: what the mtime is compared with.
 
 use larder_model::{DirectoryTimes, Habit};
+use larder_sys::FileType;
 
 use super::process_state::LastLook;
 use super::{Event, Fold};
 use crate::event::{self, EventKind};
-
-const DIRECTORY: u32 = 0o04;
 
 impl<'t> Fold<'t> {
     /// Handles the event after a look: it may show that the look was for the mtime.
@@ -37,7 +36,7 @@ impl<'t> Fold<'t> {
 
     /// Notes a `stat` of something that the command did not make, by a program that compares mtimes.
     pub(super) fn note_look(&mut self, e: &Event<'t>, habit: Habit) {
-        let is_directory = e.mode >> 12 == DIRECTORY;
+        let is_directory = e.file_type() == FileType::Directory;
         let modified_ns = e.identity.filter(|_| is_directory).map(|identity| identity.modified_ns);
         let is_second = self.processes.state(e.pid).looked_before;
         if habit.reports && e.extra == event::REPORTED_COMPARED {

@@ -211,8 +211,9 @@ impl<'t> Fold<'t> {
 }
 
 /// Returns true if libc reads files at paths that follow from this value of a variable. The
-/// preloaded library does not see that. The accesses of an earlier run are known, but only for the caller's
-/// value.
+/// preloaded library does not see these reads. It says which of the variables a program starts with
+/// (`paths_of_libc` in `preload/environment.c`). An earlier run may have told what libc reads, but
+/// only for the value that the caller of the command had.
 fn leads_libc(name: &[u8], value: Option<&[u8]>) -> bool {
     const PATHS: [&[u8]; 5] = [b"GCONV_PATH", b"LOCPATH", b"NLSPATH", b"TZ", b"TZDIR"];
     PATHS.contains(&name) && value.is_some_and(|value| value.contains(&b'/') && !is_zone_name(name, value))
