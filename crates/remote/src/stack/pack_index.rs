@@ -72,7 +72,8 @@ pub(super) struct Index {
 
 /// The next generation, to be written if its number is still free.
 pub(super) struct Next {
-    at: (u64, u64),
+    /// The day and number.
+    pub(super) at: (u64, u64),
     base: u64,
     /// The packs of earlier generations, if it is a base.
     kept: Option<Vec<Pack>>,
@@ -128,11 +129,16 @@ impl Index {
         Ok(Some((day, newest(remote, Key::index(day), known).await?)))
     }
 
-    /// Returns the next generation, with these packs added; `None` if today's chain is full. If the
-    /// next number is taken by an upload that never ends, `skipped` passes over it.
-    pub(super) fn next(&self, today: u64, skipped: u64, new: &[Pack]) -> Option<Next> {
+    /// Returns the next generation, with these packs added; `None` if today's chain is full. Passes
+    /// over numbers that are taken by an upload that never ends, but not over so many that they
+    /// would look like the end of the chain.
+    pub(super) fn next(&self, today: u64, is_taken: impl Fn(&(u64, u64)) -> bool, new: &[Pack]) -> Option<Next> {
         let newest = self.newest.filter(|(day, _)| *day >= today);
-        let (day, number) = newest.map_or((today, 0), |(day, number)| (day, number + 1 + skipped));
+        let (day, mut number) = newest.map_or((today, 0), |(day, number)| (day, number + 1));
+        let last = if newest.is_some() { number + HOLES_MAX } else { number };
+        while number < last && is_taken(&(day, number)) {
+            number += 1;
+        }
         if number >= GENERATIONS_MAX {
             return None;
         }
@@ -320,8 +326,8 @@ mod tests {
                 let today = 20_000 + u64::from(number) / 20;
                 let new = Pack { digest: Some(Digest([number; 32])), ..pack(number) };
                 // Some numbers are never used, as after an upload that failed.
-                let skipped = if number % 7 == 3 { HOLES_MAX } else { 0 };
-                let next = writer.next(today, skipped, std::slice::from_ref(&new)).expect("the chain is short");
+                let is_taken = |_: &(u64, u64)| number % 7 == 3;
+                let next = writer.next(today, is_taken, std::slice::from_ref(&new)).expect("the chain is short");
                 let size = next.bytes.len() as u64;
                 memory.put(next.key, size, whole(next.bytes.clone()), Put::IfAbsent).await.expect("stored");
                 writer.written(next, vec![new]);

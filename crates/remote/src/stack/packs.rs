@@ -42,8 +42,9 @@ const HELD_UNIT_BYTES: u64 = 4 << 10;
 const PACKS_KEPT: usize = 12;
 /// How often another client may write the next index before us.
 const TRIES_MAX: u32 = 24;
-/// After so many tries without a newer index, its number counts as taken by an upload that failed.
-const TRIES_EACH: u32 = 8;
+/// The number of an index that another client has begun to write so long ago, and that cannot be
+/// read yet, counts as taken by an upload that failed.
+const UNFINISHED_WAIT: Duration = Duration::from_secs(6);
 /// How often an upload is repeated after a transient error.
 const UPLOADS_MAX: u32 = 6;
 /// The part of the service's limit that one client uses. Other jobs use the same cache.
@@ -250,6 +251,10 @@ impl Shared {
         let asked: Vec<Key> = asked.into_iter().collect();
         let there = if asked.is_empty() { Vec::new() } else { self.inner.has(&asked).await? };
         let there: HashMap<Key, bool> = asked.into_iter().zip(there).collect();
+        // Without the packs that are gone, their objects can be uploaded again.
+        for (key, _) in there.iter().filter(|(_, there)| !**there) {
+            self.index.lock().await.0.forget(key.digest);
+        }
         let mut known = self.known.lock();
         let has = |(key, place): (&Key, Option<Location>)| match place {
             None => false,
@@ -268,8 +273,9 @@ impl Shared {
         }
         if size > PACKED_BYTES_MAX {
             self.uploads.turn().await;
-            self.inner.put(key, size, body, how).await?;
-            return self.indexed(key, size, None).await;
+            let stored = self.inner.put(key, size, body, how).await?;
+            self.indexed(key, size, None).await?;
+            return Ok(stored);
         }
         let units = size.div_ceil(HELD_UNIT_BYTES).max(1) as u32;
         let _held = self.room.acquire_many(units).await.expect("the semaphore is never closed");
@@ -356,21 +362,40 @@ impl Shared {
         Err(RemoteError::failed(&self.name, None, Trouble::Busy, why))
     }
 
+    /// Adds packs to the index. Returns the keys that existed already.
+    ///
+    /// A writer whose upload took long may have been taken for dead, and then the indexes after its
+    /// own lack its packs. It looks for that, and adds them again.
     async fn write_index(&self, new: Vec<Pack>) -> Result<HashSet<Key>, RemoteError> {
+        let keys: HashSet<Key> = new.iter().flat_map(|pack| &pack.objects).map(|(key, _)| *key).collect();
+        // What existed before our first index, and when each number was first refused.
+        let (mut before, mut refused) = (None, HashMap::new());
         for attempt in 0..TRIES_MAX {
             let mut index = self.index.lock().await;
             self.refresh(&mut index).await?;
-            let keys = new.iter().flat_map(|pack| &pack.objects).map(|(key, _)| *key);
-            let there: HashSet<Key> = keys.filter(|key| index.0.place(key).is_some()).collect();
-            let skipped = u64::from(attempt / TRIES_EACH);
-            let Some(next) = index.0.next((self.policy.today)(), skipped, &new) else {
+            let there: HashSet<Key> = keys.iter().filter(|key| index.0.place(key).is_some()).copied().collect();
+            if there == keys {
+                return Ok(before.unwrap_or(there));
+            }
+            let is_over = |first: &Instant| first.elapsed() >= UNFINISHED_WAIT;
+            let is_taken = |at: &(u64, u64)| refused.get(at).is_some_and(is_over);
+            let Some(next) = index.0.next((self.policy.today)(), is_taken, &new) else {
                 let why = "the index of today is full, and the next day begins a new one";
                 return Err(RemoteError::failed(&self.name, None, Trouble::Full, why));
             };
+            let start = Instant::now();
             if self.write_one(next.key, next.bytes.clone()).await? == Stored::New {
-                index.0.written(next, new);
-                return Ok(there);
+                index.0.written(next, new.clone());
+                let took = start.elapsed();
+                if took < UNFINISHED_WAIT / 2 {
+                    return Ok(before.unwrap_or(there));
+                }
+                before.get_or_insert(there);
+                drop(index);
+                self.wait.about(took).await;
+                continue;
             }
+            refused.entry(next.at).or_insert(start);
             drop(index);
             self.wait.backoff(attempt, Duration::from_millis(50), Duration::from_secs(2)).await;
         }
@@ -450,7 +475,7 @@ mod tests {
             };
             let lie = [Pack { digest: Some(digest), objects: vec![(key, size)] }];
             runtime.block_on(async {
-                let lying = Index::default().next(20_000, 0, &lie).expect("the chain is empty");
+                let lying = Index::default().next(20_000, |_| false, &lie).expect("the chain is empty");
                 for (key, bytes) in [(Key::blob(digest), bytes.into()), (lying.key, lying.bytes)] {
                     let size = bytes.len() as u64;
                     memory.put(key, size, whole(bytes), Put::IfAbsent).await.expect("is stored");

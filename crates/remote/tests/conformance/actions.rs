@@ -4,7 +4,7 @@
 //! finalised, and then never change. It counts requests, and can answer that there were too many.
 //! Scopes and delays of the real service are not simulated.
 
-use crate::{leaves, sample};
+use crate::{leaves, many, sample};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use ghac::v1 as api;
@@ -14,7 +14,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_RANGE, RANGE, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use larder_model::{Blob, Digest, Manifest};
-use larder_remote::{Options, PackPolicy, RemoteUrl, Remotes};
+use larder_remote::{Options, PackPolicy, RemoteUrl, Remotes, connect};
 use prost::Message;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,10 @@ pub(crate) struct Asked {
     refused_until: Option<Instant>,
     /// Writes that came before that time.
     too_early: u32,
+    /// Every third entry can be read only this long after its writer has uploaded it.
+    late: Duration,
+    /// Entries whose writers have uploaded them.
+    uploaded: u32,
 }
 
 /// How long clients are told to wait after status 429.
@@ -76,6 +80,13 @@ impl Cache {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts an upload, and returns how long its entry cannot be read.
+    fn lateness(&self) -> Duration {
+        let mut asked = self.asked();
+        asked.uploaded += 1;
+        if asked.uploaded.is_multiple_of(3) { asked.late } else { Duration::ZERO }
+    }
+
     /// Counts a write, and returns true if it is refused.
     fn refuses(&self) -> bool {
         let mut asked = self.asked();
@@ -100,6 +111,10 @@ impl Cache {
         let path = parts.uri.path().to_owned();
         let query = parts.uri.query().unwrap_or_default().to_owned();
         if let Some(call) = path.strip_prefix(CALLS) {
+            if call == "FinalizeCacheEntryUpload" {
+                let late = self.lateness();
+                tokio::time::sleep(late).await;
+            }
             let authorised = parts.headers.get(AUTHORIZATION).is_some_and(|value| value == "Bearer hush-token");
             return Ok(if authorised { self.call(call, &body) } else { said(StatusCode::UNAUTHORIZED, "") });
         }
@@ -250,6 +265,19 @@ fn variables(cache: &Cache) -> &'static [(&'static str, &'static str)] {
 fn actions_cache() {
     if has_version_2("actions::actions_cache") {
         leaves::conforms_with("ghac://team/x", variables(&serve()));
+    }
+}
+
+/// Between the reservation of an entry and its end, other writers see neither the entry nor a free
+/// place.
+#[test]
+fn no_record_is_lost_if_writers_finish_late() {
+    if has_version_2("actions::no_record_is_lost_if_writers_finish_late") {
+        let cache = serve();
+        cache.asked().late = Duration::from_millis(800);
+        let url: RemoteUrl = "ghac://team/x".parse().unwrap_or_else(|error| panic!("{error}"));
+        let connected = connect(&url, &sample::options(7, variables(&cache))).unwrap_or_else(|error| panic!("{error}"));
+        leaves::runtime().block_on(many::none_is_lost(connected.remote, "late"));
     }
 }
 

@@ -279,7 +279,16 @@ fn tell(socket: RawFd, error: i32) -> ! {
     let number = error.to_ne_bytes();
     // SAFETY: writes bytes of ours. The other end may be closed.
     unsafe { libc::send(socket, number.as_ptr().cast(), number.len(), libc::MSG_NOSIGNAL) };
-    super::end_process(127)
+    end_child()
+}
+
+/// Ends the child, whose only thread this is. `exit_group` would ask the listener, and would wait
+/// for ever if the child itself has the listener open.
+fn end_child() -> ! {
+    loop {
+        // SAFETY: ends the thread.
+        unsafe { libc::syscall(libc::SYS_exit, 127) };
+    }
 }
 
 /// Runs in the child: installs the filter and returns its listener. From here on, the calls that
@@ -330,11 +339,50 @@ fn send_listener(socket: RawFd, listener: RawFd) {
         libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
     };
     if sent != 1 {
-        super::end_process(127);
+        end_child();
     }
     // If the child itself had the listener open, it would wait for ever if we died. It does not use
     // `close`, because the filter asks about that. On Linux before 5.9, the listener stays open
     // until the program begins.
     // SAFETY: the number is that of our own descriptor.
     unsafe { libc::syscall(libc::SYS_close_range, listener, listener, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_ends_if_its_parent_died_before_the_listener_was_sent() {
+        let filter = [
+            FilterStep::load(0),
+            FilterStep::unless(FilterStep::EQUAL, libc::SYS_exit_group as u32, 1),
+            FilterStep::answer(libc::SECCOMP_RET_USER_NOTIF),
+            FilterStep::ALLOW,
+        ];
+        let (ours, theirs) = socket_pair().expect("two sockets");
+        drop(ours);
+        // SAFETY: the child only makes system calls, on what was made before, and never returns.
+        let child = match unsafe { libc::fork() } {
+            0 => {
+                if let Ok(listener) = install(&filter) {
+                    send_listener(theirs.as_raw_fd(), listener);
+                }
+                end_child()
+            }
+            pid => pid,
+        };
+        let end = Instant::now() + TRIAL_DEADLINE;
+        let mut status = 0;
+        // SAFETY: our child, and a number of ours.
+        while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
+            if Instant::now() > end {
+                // SAFETY: our child, which was not waited for yet.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                panic!("the child waits for a listener that nothing serves");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(libc::WEXITSTATUS(status), 127);
+    }
 }
