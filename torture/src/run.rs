@@ -6,12 +6,13 @@ use crate::step::Whom;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::fs::{Access, OFlags, access, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -59,8 +60,10 @@ pub struct Ran {
 pub fn run(order: &Order) -> Result<Ran> {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let started = SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
-    let mut command = Command::new(&order.argv[0]);
-    command.args(&order.argv[1..]).current_dir(&order.cwd).env_clear().process_group(0);
+    // Without a search along a changed `PATH`, `Command` need not fork this large process.
+    let mut command = Command::new(found(&order.argv[0], order));
+    command.arg0(&order.argv[0]).args(&order.argv[1..]);
+    command.current_dir(&order.cwd).env_clear().process_group(0);
     command.envs(order.env.iter().map(|(name, value)| (name, value)));
     let (end, streams) = match order.tty {
         Some(size) => on_terminal(order, command, size)?,
@@ -68,6 +71,16 @@ pub fn run(order: &Order) -> Result<Ran> {
     };
     let [out, err] = streams;
     Ok(Ran { end, out, err, started, ended: SystemTime::now() })
+}
+
+/// Returns the program's path, or its name if no directory of the order's `PATH` has it.
+fn found(program: &OsStr, order: &Order) -> OsString {
+    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
+    let mut candidates = std::env::split_paths(&path).map(|directory| order.cwd.join(directory).join(program));
+    let is_name = !program.as_bytes().contains(&b'/');
+    let first =
+        is_name.then(|| candidates.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())).flatten();
+    first.map_or_else(|| program.to_owned(), PathBuf::into_os_string)
 }
 
 fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2])> {

@@ -24,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// Once one remote has answered with records, the others get as long again, and at least this long.
@@ -36,6 +37,11 @@ const LATE_MIN: Duration = Duration::from_millis(250);
 /// `Stall` and the connection have their own timeouts.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
+/// Blobs with more bytes count as large.
+const LARGE_BYTES: u64 = 1 << 20;
+/// How many large blobs are fetched at once. Each holds one or two megabytes in buffers, and more
+/// of them would not arrive earlier.
+const LARGE_AT_ONCE: usize = 24;
 /// The most entries of [`Remotes::wrong`].
 const WRONG_MAX: usize = 4096;
 
@@ -50,6 +56,8 @@ pub struct Remotes {
     /// Blobs that a remote has with wrong bytes, as remote and digest. Publishing the blob replaces
     /// them.
     wrong: Mutex<HashSet<(String, Digest)>>,
+    /// One permit for each large blob that may be fetched.
+    large: Semaphore,
 }
 
 /// One remote.
@@ -137,6 +145,7 @@ impl Remotes {
             tally: Tally::default(),
             filling: Filling::default(),
             wrong: Mutex::default(),
+            large: Semaphore::new(LARGE_AT_ONCE),
         }
     }
 
@@ -239,6 +248,8 @@ impl Remotes {
     /// Without one, or after an error, the bytes in `into` are meaningless.
     pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<Option<usize>, RemoteError> {
         let key = Key::blob(*digest);
+        let is_large = size > LARGE_BYTES;
+        let _turn = if is_large { self.large.acquire().await.ok() } else { None };
         let mut trouble = None;
         for (at, one) in self.all.iter().enumerate() {
             let is_last = at + 1 == self.all.len();
