@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::schema::Tool;
 
 const DIGEST_DIGITS: usize = 32;
-/// How long to wait for a program to print its version.
-const VERSION_WITHIN: Duration = Duration::from_secs(5);
+/// How long to wait for a program to print its version. Five seconds were too few on a busy machine.
+const VERSION_WITHIN: Duration = Duration::from_secs(20);
 /// The largest length of a version line, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
 
