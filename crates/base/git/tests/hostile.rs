@@ -161,6 +161,58 @@ fn nothing_is_fetched() {
     assert!(attacks.len() >= 2, "plain git runs only {attacks:?}");
 }
 
+/// The variable with the checkout for [`asks_in_a_child`].
+const CHECKOUT: &str = "LARDER_TEST_CHECKOUT";
+
+/// Does nothing unless the next test starts it: asks all questions.
+#[test]
+fn asks_in_a_child() {
+    let Some(checkout) = std::env::var_os(CHECKOUT) else { return };
+    let repository = Repository::open(Path::new(&checkout), PATIENCE).expect("a repository");
+    for question in QUESTIONS {
+        match repository.ask(question) {
+            Ok(_) | Err(GitError::Failed(_)) => {}
+            Err(error) => panic!("{question:?}: {error}"),
+        }
+    }
+    let others = repository.ask(&["ls-files", "--others", "--exclude-standard"]).expect("answers");
+    assert_eq!(String::from_utf8_lossy(&others), ".gitattributes\nnew\n");
+}
+
+/// `.gitattributes` selects filters that the user's configuration defines. Variables can name
+/// programs, and a relative directory of `PATH` can be the checkout.
+#[test]
+fn nothing_of_the_callers_environment_is_used() {
+    let Some(place) = Place::new() else { return };
+    let (top, program) = (place.top(), place.program());
+    fs::write(top.join(".gitattributes"), "* filter=evil diff=evil\n").expect("writes");
+    fs::write(top.join("x"), "2\n").expect("writes");
+    fs::write(top.join("new"), "").expect("writes");
+    place.script(&top.join("git"), "");
+    fs::write(top.join(".git/info/exclude"), "/git\n").expect("writes");
+    let excludes = place.dir.path().join("excludes");
+    fs::write(&excludes, "new\n").expect("writes");
+    let config = "[filter \"evil\"]\n clean = PROGRAM\n[core]\n excludesFile = EXCLUDES\n";
+    let config = config.replace("EXCLUDES", excludes.to_str().expect("is text"));
+    place.append(&place.dir.path().join(".gitconfig"), &config);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([PathBuf::from(".")].into_iter().chain(std::env::split_paths(&path)));
+    let hostile = |command: &mut Command| {
+        command.current_dir(&top).env("HOME", place.dir.path()).env("GIT_EXTERNAL_DIFF", &program);
+        command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "core.fsmonitor");
+        command.env("GIT_CONFIG_VALUE_0", &program);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).status().expect("starts").success()
+    };
+    let mut child = Command::new(std::env::current_exe().expect("is known"));
+    child.args(["--exact", "asks_in_a_child"]).env(CHECKOUT, &top).env("PATH", path.expect("is a path"));
+    child.env("GIT_DIR", "/nonexistent");
+    assert!(hostile(&mut child), "the answers are others");
+    assert!(!place.ran().exists(), "the program ran");
+    // Checks that plain git would run it.
+    hostile(&mut place.plain(&top, &["status"]));
+    assert!(place.ran().exists(), "plain git does not run it either");
+}
+
 #[test]
 fn included_files_hooks_and_signatures_run_nothing() {
     let Some(place) = Place::new() else { return };

@@ -324,6 +324,30 @@ fn a_process_that_outlives_the_tool_is_served() {
     assert_eq!(std::fs::read(&done).ok(), std::fs::read("/etc/hostname").ok());
 }
 
+/// The library's file goes with the process that observes. A process that outlives the tool no
+/// longer preloads it, or its programs would ask for a file of another process.
+#[test]
+fn a_process_that_outlives_the_tool_preloads_nothing() {
+    let place = Place::new("preloads");
+    let line = format!(
+        "cd {}; cat /proc/self/maps > early; \
+         (sleep 0.3; cat /proc/self/maps > later; mv later done) > log 2>&1 < /dev/null & exit 3",
+        place.0.display()
+    );
+    let observer = PreloadObserver::new().expect("both files can be created");
+    let observed = run(&observer, &command(&["sh", "-c", &line]));
+    assert!(observed.finished.outlived && observed.trace.incomplete);
+    let (early, done) = (place.path("early"), place.path("done"));
+    for _ in 0..100 {
+        if Path::new(&done).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let has_library = |path| std::fs::read_to_string(path).expect("is there").contains("larder-preload");
+    assert_eq!((has_library(early), has_library(done)), (true, false));
+}
+
 #[test]
 fn a_child_that_died_is_noted() {
     let Some(observer) = kernel() else { return };

@@ -2,11 +2,12 @@
 //! and have the right result.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use larder_testkit::{S3_KEYS, Server, Way, larder_text};
 
@@ -176,6 +177,58 @@ fn a_server_that_sends_without_end_gives_a_miss() {
         let peak =
             status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
         assert!(peak.is_some_and(|peak: u64| peak < MEMORY_MAX_KB), "{}: {peak:?} kB", answer.0);
+    }
+}
+
+/// Answers every request by a status without a body: `other` to `PUT`, and `get` to the rest.
+/// Returns the port, and all heads of requests so far.
+fn serve_refusals(get: &'static str, other: &'static str) -> (u16, Arc<Mutex<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("cannot listen");
+    let port = listener.local_addr().expect("it listens").port();
+    let heads = Arc::new(Mutex::new(String::new()));
+    let all = Arc::clone(&heads);
+    let answer = move |client: TcpStream| -> std::io::Result<()> {
+        let (mut reader, mut head) = (BufReader::new(&client), String::new());
+        while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head)? > 0 {}
+        let head = head.to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        reader.read_exact(&mut vec![0; length.unwrap_or(0)])?;
+        let status = if head.starts_with("put ") { other } else { get };
+        all.lock().expect("no thread panics").push_str(&head);
+        write!(&client, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let answer = answer.clone();
+            std::thread::spawn(move || answer(client));
+        }
+    });
+    (port, heads)
+}
+
+/// Waiting does not help against a wrong password, or a server that takes nothing: a flush does not
+/// use up its time, and says that not all is shared.
+#[test]
+fn a_flush_ends_at_once_if_waiting_does_not_help() {
+    let (none, denied) = ("404 Not Found", "401 Unauthorized");
+    for (get, put, expect) in [
+        (denied, denied, "denied: 401"),
+        (none, "405 Method Not Allowed", "1 record not shared"),
+        (none, "413 Content Too Large", "1 record not shared"),
+    ] {
+        let (port, heads) = serve_refusals(get, put);
+        let far = Far::at_url(format!("http://127.0.0.1:{port}/larder"));
+        far.source(0.0, 1);
+        far.compile(FIRST);
+        let began = Instant::now();
+        let flushed = far.larder(FIRST, &["remote", "flush", "--timeout", "120"]).run();
+        assert!(began.elapsed() < Duration::from_secs(60), "{put}: {flushed:?}");
+        let said = format!("{}{}", flushed.stdout, flushed.stderr);
+        assert!(flushed.code == Some(1) && said.contains(expect), "{put}: {flushed:?}");
+        let heads = heads.lock().expect("no thread panics");
+        assert!(heads.contains("put ") || put == denied, "{heads}");
+        // A compressed answer could unpack to any size.
+        assert!(heads.contains("get ") && !heads.contains("accept-encoding"), "{heads}");
     }
 }
 

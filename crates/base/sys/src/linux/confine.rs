@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
-use rustix::process::{Resource, Rlimit, fchdir, setrlimit};
+use rustix::process::{Resource, Rlimit, fchdir, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, Gid, Uid, clear_ambient_capability_set, remove_capability_from_bounding_set,
     set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
@@ -105,9 +105,13 @@ pub struct Limits {
     pub threads: u64,
 }
 
-/// Limits what this process and its children may use. They also leave no core files.
+/// Limits what this process and its children may use. They also leave no core files. A limit that
+/// is lower already stays, because only a process with `CAP_SYS_RESOURCE` may raise it.
 pub fn limit_ourselves(limits: &Limits) -> io::Result<()> {
-    let one = |resource, most| setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
+    let one = |resource, most: u64| {
+        let most = getrlimit(resource).maximum.map_or(most, |held| held.min(most));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+    };
     one(Resource::Data, limits.memory_bytes)?;
     one(Resource::As, limits.memory_bytes.saturating_mul(2))?;
     one(Resource::Nofile, limits.descriptors)?;
@@ -243,6 +247,18 @@ mod tests {
                 assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS));
                 assert_eq!(std::thread::spawn(|| 7).join().expect("threads can be started"), 7);
             }
+            "lower" => {
+                let wanted = Limits { memory_bytes: 1 << 30, descriptors: 64, threads: 1 << 15 };
+                let both = |most| Rlimit { current: Some(most), maximum: Some(most) };
+                setrlimit(Resource::Nofile, both(32)).expect("sets");
+                setrlimit(Resource::Nproc, both(1 << 13)).expect("sets");
+                // Without its capabilities the process cannot raise them.
+                give_up_rights((crate::effective_user() == 0).then_some(65_533)).expect("gives up");
+                limit_ourselves(&wanted).expect("limits");
+                assert_eq!(getrlimit(Resource::Nofile), both(32));
+                assert_eq!(getrlimit(Resource::Nproc), both(1 << 13));
+                assert_eq!(getrlimit(Resource::Data), both(1 << 30));
+            }
             _ => {
                 let limits = Limits { memory_bytes: 256 << 20, descriptors: 64, threads: 1 << 15 };
                 limit_ourselves(&limits).expect("limits");
@@ -257,6 +273,12 @@ mod tests {
     #[test]
     fn rights_are_given_up_for_good() {
         assert_eq!(child("rights").code(), Some(i32::from(ALL_RIGHT)));
+    }
+
+    /// A small machine, a container or a service may have lower limits.
+    #[test]
+    fn lower_limits_stay() {
+        assert_eq!(child("lower").code(), Some(i32::from(ALL_RIGHT)));
     }
 
     #[test]
