@@ -1,5 +1,5 @@
-//! Downloads what is built and measured, by the ordinary clients: sources with cargo, other caches
-//! with pip and cargo.
+//! Downloads what is built and measured, by the ordinary clients: sources with cargo or a script
+//! for Debian's source packages, other caches with pip and cargo.
 //!
 //! Downloads stay in `target/xtask/downloads` and in cargo's own cache, so a second run needs no
 //! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
@@ -24,7 +24,7 @@ pub(crate) struct Sources {
     pub(crate) package: PathBuf,
 }
 
-/// Downloads a project's crate at its exact version. cargo checks it.
+/// Downloads a project's crate at its exact version. cargo checks its digest.
 pub(crate) fn sources(place: &Place, project: &Project) -> Result<Sources> {
     let package = unpacked(place, project.package, project.version)?;
     let root = package.join(project.folder);
@@ -35,14 +35,14 @@ pub(crate) fn sources(place: &Place, project: &Project) -> Result<Sources> {
 /// Returns the directory in which cargo unpacked a crate, and downloads it if it is missing.
 pub(crate) fn unpacked(place: &Place, name: &str, version: &str) -> Result<PathBuf> {
     // For example `bzip2-sys-0.1.13+1.0.8`, in a directory for each registry.
-    let is_it = |dir: &Path| {
+    let is_unpacked = |dir: &Path| {
         let rest = dir.file_name().and_then(|own| own.to_str()?.strip_prefix(&format!("{name}-{version}")));
         // cargo writes this file when it has unpacked the whole crate.
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('+')) && dir.join(".cargo-ok").is_file()
     };
     let below = |dir: PathBuf| dir.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     let registries = cargo_home()?.join("registry/src");
-    let find = || below(registries.clone()).flat_map(below).find(|dir| is_it(dir));
+    let find = || below(registries.clone()).flat_map(below).find(|dir| is_unpacked(dir));
     if let Some(found) = find() {
         return Ok(found);
     }
@@ -93,8 +93,8 @@ pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns the program of another cache. Building one takes many minutes, so that is not done in quick
-/// runs, and not on CI, which would build it each time.
+/// Returns the program of another cache, and builds it if it is missing. That takes many minutes,
+/// so it fails instead in quick runs, and on CI, which would build it each time.
 pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) -> Result<PathBuf> {
     if let Some(program) = tools::installed(place, name, version)? {
         return Ok(program);

@@ -32,7 +32,7 @@ pub(crate) use remote::{Remotes, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
 #[command(name = "larder", version, about = "A build cache: reuses the result of a command if everything that the command relied on is unchanged", long_about = None)]
-#[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "WORD", subcommand_help_heading = "Words")]
+#[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "SUBCOMMAND", subcommand_help_heading = "Subcommands")]
 struct Cli {
     #[command(subcommand)]
     word: Word,
@@ -203,7 +203,8 @@ pub(crate) struct Fsck {
 /// Options of `run`. They are declared only for `--help`, because the wrapper handles `run` itself.
 #[derive(Args)]
 pub(crate) struct Run {
-    /// Include this variable in the key; may be repeated; variables are not in the key otherwise
+    /// Include this variable in the key, although larder leaves it out, such as MAKEFLAGS; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     _env: Vec<OsString>,
     /// Leave this variable out of the key
@@ -218,8 +219,8 @@ pub(crate) struct Run {
     /// Allow the command to write to this path and everything below it
     #[arg(long, value_name = "PATH")]
     _output: Vec<OsString>,
-    /// Run without a terminal to read from; a command that might read from a terminal is not
-    /// recorded
+    /// If standard input is a terminal, give the command an empty input instead, because a command
+    /// that read from a terminal is not recorded
     #[arg(long)]
     _no_terminal: bool,
     /// The command

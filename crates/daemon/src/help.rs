@@ -9,13 +9,12 @@ use larder_config::{OTHER_VARIABLES, SETTINGS, Setting, ValueKind};
 
 pub(crate) const USAGE: &str = "larder COMPILER ARGUMENT...
        larder run -- COMMAND ARGUMENT...
-       larder WORD [OPTION]...";
+       larder SUBCOMMAND [OPTION]...";
 
 pub(crate) const STATS: &str = "\
 With --json: the integers hit, miss, bypass, fallback, saved_us, store_bytes and limit_bytes, the objects today and
 families, and the objects bypass_reasons, fallback_reasons and unrecorded_reasons, which map a reason's code to its
-count. If the store cannot be used, all
-counts are zero, standard error has a message, and the exit code is 0.
+count. If the store cannot be used, all counts are zero, standard error has a message, and the exit code is 0.
 
 Examples:
   larder stats                     a table
@@ -35,7 +34,7 @@ Examples:
   larder explain -- gcc -O2 -c x.c -o x.o
   larder explain gcc -c x.c                  the same without --
   larder explain x.o                         why the command that wrote x.o was a hit or not
-  larder explain --last                      the same of the last command in this directory
+  larder explain --last                      the same for the last command in this directory
   larder explain --verbose -- gcc -c x.c     with details, and every fact that is checked
   larder explain --json -- g++ -c x.cc | jq .outcome
   larder explain --last-build                why commands of the last recorded build were not hits";
@@ -177,7 +176,7 @@ result is reused in another checkout after two checkouts gave the same result. I
 Examples:
   larder run -- ./configure --prefix=/usr/local </dev/null
   larder run -- make -j8
-  larder run --no-input build.stamp --env JOBS -- sh build.sh";
+  larder run --no-input build.stamp --no-env JOBS -- sh build.sh";
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
@@ -255,9 +254,9 @@ const WRAPPER: &str = "\
 In front of a compiler:
   larder gcc -c x.c                        one command
   make CC='larder gcc' CXX='larder g++'    every command of a build
-  CC='larder gcc' CXX='larder g++' cmake ...     also sees CMake's own checks; as launchers, it does not:
-  cmake -DCMAKE_C_COMPILER_LAUNCHER=larder -DCMAKE_CXX_COMPILER_LAUNCHER=larder ...
   CC='larder gcc' ./configure
+  CC='larder gcc' CXX='larder g++' cmake ...     caches CMake's own checks as well. Without them:
+  cmake -DCMAKE_C_COMPILER_LAUNCHER=larder -DCMAKE_CXX_COMPILER_LAUNCHER=larder ...
 
 As a symbolic link with the compiler's name. Put its directory first in PATH; larder finds the real compiler after it:
   ln -s \"$(command -v larder)\" ~/bin/gcc    also g++ cc c++ clang clang++, gcc-12, x86_64-linux-gnu-gcc, ...

@@ -211,7 +211,7 @@ fn the_model_does_no_io() {
 }
 
 #[test]
-fn who_decides_is_synchronous() {
+fn only_remote_daemon_and_csi_are_asynchronous() {
     for (path, text) in sources() {
         let may = ["crates/remote", "crates/daemon", "crates/image/csi"].iter().any(|may| path.starts_with(may));
         assert!(

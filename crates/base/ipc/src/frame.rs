@@ -60,7 +60,7 @@ pub const DIRECTORY_BYTES_MAX: usize = 4096;
 pub const TROUBLE_BYTES_MAX: usize = 1024;
 
 /// The digest that encodes "no signature is needed". No set of keys has it.
-const NOBODY: Digest = Digest([0; 32]);
+const NO_KEYS: Digest = Digest([0; 32]);
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub struct Caller {
 
 impl Caller {
     /// A caller that sent neither a class nor terms.
-    pub const ANYBODY: Caller = Caller { class: Class::Inherit, terms: None };
+    pub const UNSTATED: Caller = Caller { class: Class::Inherit, terms: None };
 }
 
 /// How long fetches usually take.
@@ -299,7 +299,7 @@ impl Frame {
             }
             Frame::Class(class) => (18, vec![Byte(*class as u8)]),
             Frame::Terms(Terms { remotes, trust, sends }) => {
-                (19, vec![Name(*remotes), Name(trust.unwrap_or(NOBODY)), Byte((*sends).into())])
+                (19, vec![Name(*remotes), Name(trust.unwrap_or(NO_KEYS)), Byte((*sends).into())])
             }
             Frame::Unshared(Unshared { lost, trouble }) => (20, vec![Number(*lost), Bytes(trouble)]),
         };
@@ -375,7 +375,7 @@ impl Frame {
             },
             19 => Frame::Terms(Terms {
                 remotes: r.digest()?,
-                trust: Some(r.digest()?).filter(|trust| *trust != NOBODY),
+                trust: Some(r.digest()?).filter(|trust| *trust != NO_KEYS),
                 sends: r.flag()?,
             }),
             20 => Frame::Unshared(Unshared { lost: r.number()?, trouble: r.bytes(TROUBLE_BYTES_MAX as u64)?.to_vec() }),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_trust_takes_nothing_from_who_does_not() {
+    fn required_signatures_must_be_required_by_both() {
         let terms = |remotes, trust: Option<u8>| Terms {
             remotes: Digest([remotes; 32]),
             trust: trust.map(|key| Digest([key; 32])),

@@ -98,7 +98,7 @@ pub fn receive(channel: &Channel, patience: Duration) -> Result<(Caller, Request
     }
     let until = Instant::now() + patience;
     let mut incoming = Incoming::default();
-    let mut caller = Caller::ANYBODY;
+    let mut caller = Caller::UNSTATED;
     let mut first = next(&mut incoming, channel, until, 0)?;
     if let Some(Frame::Class(class)) = first {
         caller.class = class;
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn in_class(class: Class) -> Caller {
-        Caller { class, ..Caller::ANYBODY }
+        Caller { class, ..Caller::UNSTATED }
     }
 
     const PATIENCE: Duration = Duration::from_millis(200);
@@ -288,7 +288,7 @@ mod tests {
         let (woken, _wake) = larder_sys::pipe().expect("makes");
         both.door.wait(Duration::from_secs(5), woken.as_fd()).expect("waits");
         let channel = both.door.accept().expect("accepts").expect("a connection");
-        assert!(matches!(receive(&channel, PATIENCE), Ok((Caller::ANYBODY, Request::Ask))));
+        assert!(matches!(receive(&channel, PATIENCE), Ok((Caller::UNSTATED, Request::Ask))));
         let state = State { pid: 7, up_s: 8, idle_s: 9, recorded: 10, refused: 11 };
         answer(&channel, state).expect("answers");
         assert_eq!(asking.join().expect("ends").expect("is answered"), state);
@@ -336,12 +336,12 @@ mod tests {
     fn one_that_does_not_know_it_is_no_trouble() {
         let both = both();
         let mut fetching =
-            crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
+            crate::Fetching::begin(&both.path, Caller::UNSTATED, &Digest([1; 32]), b"/w").expect("connects");
         drop(both.door.accept().expect("accepts").expect("a connection"));
         assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Ended | IpcError::Io(_))));
         // The file is shorter than announced.
         let mut fetching =
-            crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
+            crate::Fetching::begin(&both.path, Caller::UNSTATED, &Digest([1; 32]), b"/w").expect("connects");
         let channel = both.door.accept().expect("accepts").expect("a connection");
         let file = sealed_memory_file("manifest", b"manifest").expect("makes");
         say(&channel, &Frame::Found { manifest_bytes: 9 }, Some(file.as_fd())).expect("says");

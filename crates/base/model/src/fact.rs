@@ -35,12 +35,12 @@ pub enum Fact<'a> {
     },
     /// A directory that lists exactly these names.
     Listing(Digest),
-    /// A directory that lists exactly these names, of these kinds, in this order.
+    /// A directory that lists exactly these names, with these file types, in this order.
     Ordered(Digest),
-    /// A directory that lists exactly these names. The kinds count too, except those of names that
-    /// begin with a dot.
+    /// A directory that lists exactly these names. Their file types count too, unless the name
+    /// begins with a dot.
     Kinds(Digest),
-    /// A file of another kind, such as a FIFO, or one whose content does not count or cannot be
+    /// A file of another type, such as a FIFO, or one whose content does not count or cannot be
     /// read. The value is `st_mode >> 12`.
     Other(u8),
     /// The mtime, in nanoseconds since 1970. Recorded if a program could compare it or write it
@@ -176,7 +176,7 @@ impl<'a> Fact<'a> {
         })
     }
 
-    /// Passes over a fact. Most facts are contents, so these are not decoded.
+    /// Skips a fact. Most facts are contents, so these are skipped without decoding them.
     pub(crate) fn pass_over(r: &mut Reader<'a>) -> Result<(), DecodeError> {
         const CONTENT: u8 = 1;
         const DIGEST_BYTES: usize = 32;

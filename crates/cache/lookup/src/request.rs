@@ -118,6 +118,46 @@ fn may_write_down_times(program: &[u8]) -> bool {
     habit(file_name(program), Told::nothing()).times >= Times::Inputs
 }
 
+/// Returns the family of a script that is named like a tool of `family`. A script reads its
+/// environment without calls to libc that we could see. So a script named `gcc` counts as an
+/// unknown tool.
+fn family_of_script(family: Family) -> Family {
+    match family {
+        Family::Gcc | Family::Clang => Family::Generic,
+        Family::Binutils | Family::Rustc => Family::Command,
+        family => family,
+    }
+}
+
+/// Returns an error if the command uses descriptors in a way that larder does not reproduce.
+fn check_descriptors(family: Family, argv: &[Vec<u8>], place: &Place) -> Result<(), Bypass> {
+    if argv.iter().any(|argument| names_a_descriptor(argument)) {
+        return Err(Bypass::OutputToStdout);
+    }
+    // cargo gives rustc the descriptors of its job server, and rustc uses no others.
+    if family.keys_whole_environment() && larder_sys::more_descriptors_are_open() {
+        return Err(Bypass::OpenDescriptor);
+    }
+    if family == Family::Command
+        && (an_output_is_an_input(&argv[1..], &place.destinations) || may_read_its_output(argv, place))
+    {
+        return Err(Bypass::OutputToStdout);
+    }
+    Ok(())
+}
+
+/// Returns the words of a command line that may name roots. For a whole command, a relative path
+/// outside of the build tree is added as an absolute one, because it names the sources. For
+/// example, `../src/configure` or `cmake ../src`.
+fn words_for_roots<'a>(family: Family, argv: &'a [Vec<u8>], place: &Place) -> Cow<'a, [Vec<u8>]> {
+    let mut words = Cow::Borrowed(&argv[1..]);
+    if family == Family::Command {
+        let sources = argv.iter().filter(|word| word.starts_with(b".."));
+        words.to_mut().extend(sources.map(|word| without_parents(&absolute(&place.cwd, word))));
+    }
+    words
+}
+
 /// Reads response files from disk. The field is the working directory, for relative paths.
 pub struct FromDisk<'a>(pub &'a [u8]);
 
@@ -156,26 +196,9 @@ impl Request {
         place: &Place,
         stat_cache: &StatCache,
     ) -> Result<Request, Bypass> {
-        if argv.iter().any(|argument| names_a_descriptor(argument)) {
-            return Err(Bypass::OutputToStdout);
-        }
-        // cargo gives rustc the descriptors of its job server, and rustc uses no others.
-        if family.keys_whole_environment() && larder_sys::more_descriptors_are_open() {
-            return Err(Bypass::OpenDescriptor);
-        }
-        if family == Family::Command
-            && (an_output_is_an_input(&argv[1..], &place.destinations) || may_read_its_output(&argv, place))
-        {
-            return Err(Bypass::OutputToStdout);
-        }
+        check_descriptors(family, &argv, place)?;
         let content = content(&tool, stat_cache).ok_or(Bypass::CannotObserve)?;
-        // A script reads its environment without calls to libc that we could see. So a script named
-        // `gcc` counts as an unknown tool.
-        let family = match family {
-            Family::Gcc | Family::Clang if content.is_script => Family::Generic,
-            Family::Binutils | Family::Rustc if content.is_script => Family::Command,
-            family => family,
-        };
+        let family = if content.is_script { family_of_script(family) } else { family };
         let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
         if place.environment.iter().any(|(name, _)| variable_asks_for_statistics(name)) {
             return Err(Bypass::TooHard);
@@ -199,16 +222,12 @@ impl Request {
             standard_input: Vec::new(),
             source: None,
         };
-        let mut told = Cow::Borrowed(&argv[1..]);
-        if family == Family::Command {
-            // A relative path outside of the build tree names the sources: `../src/configure`,
-            // `cmake ../src`.
-            let sources = argv.iter().filter(|word| word.starts_with(b".."));
-            told.to_mut().extend(sources.map(|word| without_parents(&absolute(&place.cwd, word))));
-        }
         let roots = match &of_rustc {
             Some(rust) => rust::roots(rust, place),
-            None => roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache),
+            None => {
+                let told = words_for_roots(family, &argv, place);
+                roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache)
+            }
         };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };

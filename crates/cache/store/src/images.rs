@@ -158,7 +158,7 @@ impl Store {
 
     /// Removes images that were fetched and that `trust`, the setting `remote_trust`, no longer
     /// believes. Mounts of them stay. Returns their keys.
-    pub fn drop_disbelieved_images(&self, trust: &[String]) -> Result<Vec<ImageKey>, StoreError> {
+    pub fn drop_untrusted_images(&self, trust: &[String]) -> Result<Vec<ImageKey>, StoreError> {
         let mut dropped = Vec::new();
         for image in self.images()? {
             if !image.origin.is_believed(trust) && self.remove_image(&image.record.key)? {
@@ -696,7 +696,7 @@ mod tests {
             assert_eq!(store.image_origin(&record.key), Some(origin));
         }
         let keys = |trust: &[String]| {
-            store.drop_disbelieved_images(trust).expect("drops");
+            store.drop_untrusted_images(trust).expect("drops");
             let mut keys: Vec<String> =
                 store.images().expect("lists").iter().map(|image| image.record.key.text().to_owned()).collect();
             keys.sort();

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `record`: a command after `--`, or a subcommand.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_value_name = "WORD")]
+#[command(args_conflicts_with_subcommands = true, subcommand_value_name = "SUBCOMMAND")]
 pub(crate) struct Records {
     #[command(subcommand)]
     pub(crate) word: Option<RecordWord>,

@@ -45,7 +45,7 @@ fn text_of(page: &Page) -> Result<String> {
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = String::from_utf8(text)?;
-    Ok(text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n").replace("\n.SH Words\n", "\n.SH WORDS\n"))
+    Ok(text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n").replace("\n.SH Subcommands\n", "\n.SH SUBCOMMANDS\n"))
 }
 
 /// Returns the whole program's description for its man page, with the long help.

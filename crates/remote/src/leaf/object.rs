@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_credentials_is_told_so() {
+    fn missing_credentials_are_reported() {
         let none = std::io::Error::other("failed to load signing credential");
         let error = Error::new(ErrorKind::Unexpected, "signing http request").set_source(none);
         let failed = failed(&"s3://bucket".into(), Key::blob(larder_model::Digest([0; 32])), &error);

@@ -36,15 +36,10 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
     match &url.service {
         Service::File { directory } => Ok(Arc::new(Directory::new(name, directory.clone(), options.seed))),
         Service::S3 { bucket, prefix, endpoint, region, virtual_host, anonymous } => {
-            let mut builder = S3::default().bucket(bucket).region(&s3_region(url, endpoint, region, options)?);
+            let builder = S3::default().bucket(bucket).region(&s3_region(url, endpoint, region, options)?);
+            let mut builder = with_s3_credentials(builder, options);
             if let Some(endpoint) = endpoint {
                 builder = builder.endpoint(endpoint);
-            }
-            if let (Some(id), Some(secret)) = (options.set("AWS_ACCESS_KEY_ID"), options.set("AWS_SECRET_ACCESS_KEY")) {
-                builder = builder.access_key_id(&id).secret_access_key(&secret);
-                if let Some(token) = options.set("AWS_SESSION_TOKEN") {
-                    builder = builder.session_token(&token);
-                }
             }
             if *virtual_host {
                 builder = builder.enable_virtual_host_style();
@@ -66,8 +61,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(object.with_conditional_pieces()))
         }
         Service::Azblob { container, prefix, endpoint, account, anonymous } => {
-            let given = (endpoint.as_deref(), account.as_deref());
-            let builder = azblob(url, options, container, given)?;
+            let builder = azblob(url, options, container, (endpoint.as_deref(), account.as_deref()))?;
             let builder = if *anonymous { builder.skip_signature() } else { builder };
             Ok(Arc::new(object(url, builder, endpoint.as_deref(), prefix, Abilities::STORE)?))
         }
@@ -75,10 +69,8 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             // Redis' own client reads this variable, too.
             let password = login.password.clone().or_else(|| (options.variable)("REDISCLI_AUTH"));
             let login = Login { password, ..login.clone() };
-            if let (Some(_), Some(provider)) = (tls, provider()) {
-                // The Redis client uses the provider of the process. If one is installed already,
-                // it is the same.
-                let _ = Arc::unwrap_or_clone(provider).install_default();
+            if tls.is_some() {
+                install_tls_provider();
             }
             let place = RedisServer { address, database: *database, login, tls: tls.as_ref() };
             let ttl_s = ttl_days.map(|days| DAY.as_secs() * u64::from(days));
@@ -101,28 +93,50 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             let client = http_client(url, tls.as_ref())?;
             Ok(Arc::new(Http::new(name, client, base.clone(), headers, login.clone(), *webdav)))
         }
-        Service::Ghac { prefix } => {
-            if (options.variable)("ACTIONS_RESULTS_URL").is_none() && (options.variable)("ACTIONS_CACHE_URL").is_none()
-            {
-                let why = "ACTIONS_RESULTS_URL and ACTIONS_CACHE_URL are not set: GitHub sets them for actions only, so \
-                           use the action setup-larder";
-                return Err(RemoteError::failed(&name.into(), None, Trouble::Denied, why));
-            }
-            let mut builder = Ghac::default().version("larder");
-            if let Some(token) = (options.variable)("ACTIONS_RUNTIME_TOKEN") {
-                builder = builder.runtime_token(&token);
-            }
-            if let Some(endpoint) = (options.variable)("ACTIONS_RESULTS_URL") {
-                builder = builder.endpoint(&endpoint);
-            }
-            Ok(Arc::new(object(url, builder, None, prefix, ENTRIES)?))
-        }
+        Service::Ghac { prefix } => Ok(Arc::new(object(url, ghac(name, options)?, None, prefix, ENTRIES)?)),
         Service::Grpc { address, instance, tls, headers } => {
             let headers = header_map(url, headers, options)?;
             let tls = tls.as_ref().map(|tls| tls_config(url, Some(tls))).transpose()?;
             Ok(Arc::new(Grpc::new(url, address, instance, tls, headers, options.seed)?))
         }
     }
+}
+
+/// Returns the builder with the credentials from the variables of AWS's own tools, if they are set.
+fn with_s3_credentials(mut builder: S3, options: &Options) -> S3 {
+    if let (Some(id), Some(secret)) = (options.set("AWS_ACCESS_KEY_ID"), options.set("AWS_SECRET_ACCESS_KEY")) {
+        builder = builder.access_key_id(&id).secret_access_key(&secret);
+        if let Some(token) = options.set("AWS_SESSION_TOKEN") {
+            builder = builder.session_token(&token);
+        }
+    }
+    builder
+}
+
+/// Installs our TLS provider as that of the process, because the Redis client uses that one. If one
+/// is installed already, it is the same.
+fn install_tls_provider() {
+    if let Some(provider) = provider() {
+        let _ = Arc::unwrap_or_clone(provider).install_default();
+    }
+}
+
+/// Returns a builder for the cache of GitHub Actions, with the settings that GitHub passes to an
+/// action.
+fn ghac(name: &str, options: &Options) -> Result<Ghac, RemoteError> {
+    if (options.variable)("ACTIONS_RESULTS_URL").is_none() && (options.variable)("ACTIONS_CACHE_URL").is_none() {
+        let why = "ACTIONS_RESULTS_URL and ACTIONS_CACHE_URL are not set: GitHub sets them for actions only, so use the \
+                   action setup-larder";
+        return Err(RemoteError::failed(&name.into(), None, Trouble::Denied, why));
+    }
+    let mut builder = Ghac::default().version("larder");
+    if let Some(token) = (options.variable)("ACTIONS_RUNTIME_TOKEN") {
+        builder = builder.runtime_token(&token);
+    }
+    if let Some(endpoint) = (options.variable)("ACTIONS_RESULTS_URL") {
+        builder = builder.endpoint(&endpoint);
+    }
+    Ok(builder)
 }
 
 /// Returns a builder with the URL's settings, else those of the variables of Azure's own tools. The

@@ -1,4 +1,5 @@
-//! Verify: checks the digest of blobs. A wrong blob is an error before its last byte is passed on.
+//! Verify: a decorator that checks the digest of blobs. If a blob is wrong, its reader gets an
+//! error in place of the last piece.
 //!
 //! Unaware of: which service it is, what other objects contain.
 
@@ -43,8 +44,8 @@ pub(crate) fn verified(name: Arc<str>, key: Key, size: Option<u64>, body: Body) 
                 if size.is_some_and(|size| size > state.length) {
                     return failed(Trouble::Cut, format!("{} bytes of {}", state.length, size.unwrap_or_default()));
                 }
-                // After the last piece was passed on nothing is held, and this is reached a second
-                // time.
+                // This is reached a second time after the last piece was passed on. Nothing is held
+                // then.
                 return match state.held.take() {
                     _ if state.hash.finish() != key.digest => {
                         failed(Trouble::Damaged, format!("its {} bytes have another digest", state.length))

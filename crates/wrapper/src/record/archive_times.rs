@@ -1,4 +1,8 @@
-//! Looks for times and owners in archives.
+//! Reads the times and owners of members in `ar` archives. A deterministic archiver (`ar D`) writes
+//! zeros; any other writes mtimes, owners, and the time of the run.
+//!
+//! Unaware of: the content of members.
+
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -12,14 +16,14 @@ use super::not_recorded::NotRecorded;
 /// and group 6 each, the mode 8, and the size 10 (System V's `ar.h`).
 const HEADER_BYTES: usize = 60;
 
-/// Returns true if the archive at `path` has no times and no owners.
+/// Returns true if all members of the archive at `path` have no time and no owner.
 pub(super) fn archive_has_none(path: &[u8]) -> bool {
     members_have_none(path).unwrap_or(false)
 }
 
 /// Returns an error if a new archive holds the time of this run. Unless an archiver is
-/// deterministic, it writes the time into the symbol table, which is the first member. Reading the
-/// clock says nothing: libraries of archivers read it as well.
+/// deterministic, it writes the time into the symbol table, which is the first member. That the
+/// archiver read the clock proves nothing, because its libraries read it as well.
 pub(super) fn no_symbols_are_dated(
     changed: &[(Vec<u8>, Change)],
     family: Family,

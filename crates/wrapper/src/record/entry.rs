@@ -23,7 +23,7 @@ use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
-use super::outputs::{Searched, StoredContent, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
+use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams};
 use super::preprocess::preprocess;
 use crate::context::Context;
 use crate::recorder::Recorder;
@@ -105,7 +105,7 @@ impl Run<'_> {
         };
         let closed = sees_closing.then_some(folded.seen.closed.as_slice());
         let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
-        let mut stored = StoredOutputs::new(self.recorder, closed, umask_was_set, owners_were_set);
+        let mut stored = OutputStorer::new(self.recorder, closed, umask_was_set, owners_were_set);
         let mut outputs = self.store_outputs(&folded.seen.changed, mtimes, &mut stored)?;
         let streams = stored.streams(&finished.written)?;
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
@@ -113,20 +113,7 @@ impl Run<'_> {
             self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
         let mut of_history = Vec::new();
         let mut set = witnessed.set();
-        // `otherwise` restricts the result after another run has shown that it holds no process id
-        // and no random number.
-        let bound = match by_chance {
-            Some(Chance::Number(number)) => {
-                // `Chance` may replace only `SeenOnce`. With any other bound the result would be
-                // used in this checkout at once.
-                if otherwise.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
-                    return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
-                }
-                Some((Bound::Chance, number))
-            }
-            Some(Chance::Drawn(run)) => Some((Bound::Chance, run)),
-            None => otherwise.clone(),
-        };
+        let bound = first_bound(by_chance, otherwise.as_ref())?;
         let mut made = Made { made_in: roots_digest(&self.request.roots), bound };
         let cross_check = CrossCheck {
             recorder: self.recorder,
@@ -143,7 +130,7 @@ impl Run<'_> {
         }
         self.weaken(&mut set, &of_history);
         let Rewrites { messages, outputs: of_outputs } = rewrites;
-        outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
+        outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.set_rewrite(rewrite));
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
         if result.is_rewritten() || made.bound.is_some() {
@@ -358,7 +345,7 @@ impl Run<'_> {
         &self,
         changed: &[(Vec<u8>, Change)],
         mut mtimes: Mtimes,
-        stored: &mut StoredOutputs,
+        stored: &mut OutputStorer,
     ) -> Result<Vec<StoredOutput>, NotRecorded> {
         let mut outputs = Vec::new();
         for (path, change) in changed {
@@ -373,6 +360,23 @@ impl Run<'_> {
             StoredKind::Link(_) | StoredKind::Removed => i64::MAX,
         });
         Ok(outputs)
+    }
+}
+
+/// Returns the bound of the new entry. `otherwise` restricts the result after another run has shown
+/// that it holds no process id and no random number.
+fn first_bound(
+    by_chance: Option<Chance>,
+    otherwise: Option<&(Bound, Vec<u8>)>,
+) -> Result<Option<(Bound, Vec<u8>)>, NotRecorded> {
+    match by_chance {
+        // `Chance` may replace only `SeenOnce`. With any other bound the result would be used in
+        // this checkout at once.
+        Some(Chance::Number(_)) if otherwise.is_some_and(|(bound, _)| *bound != Bound::SeenOnce) => {
+            Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()))
+        }
+        Some(Chance::Number(by) | Chance::Drawn(by)) => Ok(Some((Bound::Chance, by))),
+        None => Ok(otherwise.cloned()),
     }
 }
 

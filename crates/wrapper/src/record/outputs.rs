@@ -29,22 +29,35 @@ pub(crate) enum StoredContent {
 /// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
 /// read and verified again.
 const ROOM_BYTES: u64 = 2 << 20;
+
+/// What a run left at a path.
 pub(crate) enum StoredKind {
-    File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: StoredContent, modified_ns: i64 },
+    File {
+        placement: Placement,
+        mode: FileMode,
+        rewrite: Rewrite,
+        content: StoredContent,
+        modified_ns: i64,
+    },
+    /// A symbolic link with this target.
     Link(Vec<u8>),
     Directory(FileMode),
     Removed,
 }
 
+/// An output whose content is stored.
 pub(crate) struct StoredOutput {
+    /// The path, with roots replaced.
     pub(crate) path: Vec<u8>,
     pub(crate) kind: StoredKind,
     pub(crate) modified: Mtime,
 }
 
+/// The messages on stdout and stderr.
 pub(crate) type StoredStreams = Streams<StoredContent>;
 
-pub(crate) struct StoredOutputs<'a> {
+/// Stores the outputs and messages of one run.
+pub(crate) struct OutputStorer<'a> {
     pub(crate) recorder: &'a Recorder<'a>,
     /// The number of bytes by which the store grew.
     pub(crate) grown: u64,
@@ -60,19 +73,21 @@ pub(crate) struct StoredOutputs<'a> {
     pub(crate) owners_were_set: bool,
 }
 
-impl<'a> StoredOutputs<'a> {
+impl<'a> OutputStorer<'a> {
     pub(crate) fn new(
         recorder: &'a Recorder<'a>,
         closed: Option<&'a [Identity]>,
         umask_was_set: bool,
         owners_were_set: bool,
-    ) -> StoredOutputs<'a> {
-        StoredOutputs { recorder, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
+    ) -> OutputStorer<'a> {
+        OutputStorer { recorder, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
     }
 
+    /// Stores what the run left at `path`. Returns an error if a hit could not restore it, or if it
+    /// has changed since the tool left it.
     pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<StoredKind, NotRecorded> {
         let lost = |why| NotRecorded::Because(why, path.to_vec());
-        if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
+        if self.owners_were_set && *change != Change::Removed && !has_usual_owner(path) {
             return Err(lost(Unrecorded::OutputSpecial));
         }
         Ok(match change {
@@ -116,6 +131,7 @@ impl<'a> StoredOutputs<'a> {
         })
     }
 
+    /// Returns the mode to record. `is_given` is true if the tool set a mode or owner of its own.
     fn mode(&self, asked: FileMode, is_given: bool, stat: &larder_sys::Stat) -> FileMode {
         match asked.rule {
             ModeRule::Masked if self.umask_was_set => FileMode { bits: stat.mode, rule: ModeRule::Exact },
@@ -124,16 +140,17 @@ impl<'a> StoredOutputs<'a> {
         }
     }
 
-    /// Returns true if the file is as this tool closed it. A linker leaves its map (`-Map`) open
-    /// until it exits. Such a file is complete if no other process has it open for writing.
+    /// Returns true if the tool has finished writing the file. If the tool closed it, it must still
+    /// be as it was then. A linker leaves its map (`-Map`) open until it exits. Such a file is
+    /// complete if no other process has it open for writing.
     fn is_complete(&self, file: &File, stat: &larder_sys::Stat) -> bool {
         let is_it = |id: &larder_model::Identity| id.file_id() == stat.file_id();
         let was_closed = self.closed.is_none_or(|closed| closed.iter().any(is_it));
         if was_closed { self.is_as_it_was_closed(stat) } else { !larder_sys::has_writers(file) }
     }
 
-    /// Returns true if the file is as this tool closed it. If not, another run may be writing the
-    /// same output.
+    /// Returns true if the file is still as the tool closed it. If not, another run may be writing
+    /// the same output.
     fn is_as_it_was_closed(&self, stat: &larder_sys::Stat) -> bool {
         self.closed.is_none_or(|closed| {
             closed.iter().any(|id| {
@@ -143,6 +160,7 @@ impl<'a> StoredOutputs<'a> {
         })
     }
 
+    /// Stores `size_bytes` bytes of `source`. `file` is the file that they come from, if any.
     fn content(
         &mut self,
         source: &mut impl Read,
@@ -172,6 +190,7 @@ impl<'a> StoredOutputs<'a> {
         Ok(StoredContent::Blob(blob, bytes))
     }
 
+    /// Stores the messages.
     pub(crate) fn streams(&mut self, written: &Written) -> Result<StoredStreams, NotRecorded> {
         let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
         Ok(match written {
@@ -183,7 +202,7 @@ impl<'a> StoredOutputs<'a> {
 
 /// Returns true if the file has the owner and group of any new file in its directory, and no
 /// attributes. A hit could not restore anything else.
-fn is_ours(path: &[u8]) -> bool {
+fn has_usual_owner(path: &[u8]) -> bool {
     let directory = larder_sys::lstat(parent(path).unwrap_or(path));
     let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), directory) else { return false };
     // In a directory with the set-group-id bit, new files get the directory's group.
@@ -229,7 +248,7 @@ impl StoredOutput {
     }
 
     /// Sets the rule by which the file is rewritten for another checkout.
-    pub(crate) fn is_rewritten(&mut self, by: Rewrite) {
+    pub(crate) fn set_rewrite(&mut self, by: Rewrite) {
         if let StoredKind::File { rewrite, .. } = &mut self.kind {
             *rewrite = by;
         }

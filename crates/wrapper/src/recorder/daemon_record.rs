@@ -161,10 +161,10 @@ mod tests {
     fn what_was_put_is_there_and_stays_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(DaemonRecord::open(&store, Caller::ANYBODY).is_err(), "no daemon listens");
+        assert!(DaemonRecord::open(&store, Caller::UNSTATED).is_err(), "no daemon listens");
         let _door = store.open_daemon_door().expect("listens");
         let daemon_record =
-            DaemonRecord::open(&store, Caller::ANYBODY).expect("the daemon's socket accepts connections");
+            DaemonRecord::open(&store, Caller::UNSTATED).expect("the daemon's socket accepts connections");
         let path = dir.path().join("x.o");
         std::fs::write(&path, b"object").expect("writes");
         let mut file = File::open(&path).expect("opens");

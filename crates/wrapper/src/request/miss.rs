@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use larder_compiler::Family;
 use larder_lookup::{Abilities, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
-use larder_observe::RunModel;
-use larder_spawn::{Finished, Token};
+use larder_observe::{Observed, RunModel};
+use larder_spawn::{Command, Finished, Token};
 use larder_store::Turn;
 use larder_sys::{ChildEnd, Rival, TerminalWatch};
 
@@ -64,7 +64,6 @@ pub(super) fn run(
     RunReason { trouble, verify, turn, mut race, other_runs, token }: RunReason,
 ) -> RunEnd {
     let RequestContext { context, store, stat_cache, request } = cx;
-    let settings = &context.loaded.settings;
     let recorder = match recorder(cx, trouble, verify.is_some()) {
         Ok(recorder) => recorder,
         Err(end) => return end,
@@ -72,9 +71,7 @@ pub(super) fn run(
     let known = |key: &Digest| recorder.judgement(key);
     let keep = |key: &Digest, judgement: &Judgement| recorder.keep_judgement(key, judgement);
     let abilities = Abilities::new(&context.place, &known, &keep);
-    let choice = choose_observer(request, &context.place, (store, stat_cache), settings.observer, &abilities);
-    let choice = choice.map_err(Outcome::Bypass);
-    let strategy = match choice.and_then(|choice| ObservationStrategy::of(choice, closing(request.family))) {
+    let strategy = match strategy(cx, &abilities) {
         Ok(strategy) => strategy,
         Err(outcome) => return unrecorded(cx, outcome, ""),
     };
@@ -88,34 +85,24 @@ pub(super) fn run(
     if other_runs && token.waited() >= WORTH_A_LOOK {
         return RunEnd::LookAgain(token);
     }
-    let command = job_slot::as_set(settings, request.family, &request.command, &mut token);
+    let command = job_slot::as_set(&context.loaded.settings, request.family, &request.command, &mut token);
     let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
     let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
-    let terminal = match request.watches_terminal.then(TerminalWatch::begin).transpose() {
-        Ok(terminal) => terminal,
-        Err(_) => {
-            report(context, Some(store), Outcome::Bypass(Bypass::StandardInput), By::request(request), "");
+    let started_ns = larder_sys::now_coarse_ns();
+    let began = Instant::now();
+    let (observed_run, used_terminal) = match observe(cx, strategy, &command, &trust, rival(&mut race)) {
+        Ok(observed) => observed,
+        Err(outcome) => {
+            report(context, Some(store), outcome, By::request(request), "");
+            // The job slot is already held, so this must not wait for another one.
             return RunEnd::Code(start::start_with(&command, &token));
         }
     };
-    let started_ns = larder_sys::now_coarse_ns();
-    let began = Instant::now();
-    let observed_run =
-        match strategy.run(&command, &context.place.destinations, rival(&mut race), &|path| trust.interest(path)) {
-            Ok(observed_run) => observed_run,
-            Err(_) => {
-                let outcome = Outcome::Fallback(Fallback::ObserverFailed);
-                report(context, Some(store), outcome, By::request(request), "");
-                // The job slot is already held, so this must not wait for another one.
-                return RunEnd::Code(start::start_with(&command, &token));
-            }
-        };
     if let (true, Some(race)) = (observed_run.observed.finished.stopped, &race) {
         undo(&observed_run.observed.trace);
         return RunEnd::Overtaken(race.fetched(true), turn);
     }
     drop(race);
-    let used_terminal = terminal.is_some_and(TerminalWatch::was_used);
     context.phase("run");
     let Finished { used, took, .. } = observed_run.observed.finished;
     token.note_usage(used, took);
@@ -123,11 +110,7 @@ pub(super) fn run(
     end_as_the_tool_on_panic(observed_run.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
     let model = RunModel::of(&observed_run.observed.trace);
-    let odd = trust.learn(&observed_run, &model);
-    let unseen = || {
-        trust.unseen(&observed_run, &model).ok().filter(|_| observed_run.observer != larder_model::Observer::Depfile)
-    };
-    parent_run::ran(&context.place, request, observed_run.observed.finished.pid, &observed_run.observed.trace, unseen);
+    learn_and_report(cx, &trust, &observed_run, &model);
     let run = Run {
         context,
         recorder: &recorder,
@@ -143,11 +126,45 @@ pub(super) fn run(
         model: &model,
         used_terminal,
     };
+    conclude(cx, &run, &observed_run, trouble, verify.as_ref(), turn, token);
+    RunEnd::Code(leave(observed_run.observed.finished))
+}
+
+/// Chooses how to observe the tool.
+fn strategy(cx: RequestContext, abilities: &Abilities) -> Result<ObservationStrategy, Outcome> {
+    let RequestContext { context, store, stat_cache, request } = cx;
+    let wanted = context.loaded.settings.observer;
+    let choice = choose_observer(request, &context.place, (store, stat_cache), wanted, abilities);
+    ObservationStrategy::of(choice.map_err(Outcome::Bypass)?, closing(request.family))
+}
+
+/// Runs the tool under its observer. The second value is true if the tool used the terminal on
+/// standard input. Returns an error if the tool was not started.
+fn observe(
+    RequestContext { context, request, .. }: RequestContext,
+    strategy: ObservationStrategy,
+    command: &Command,
+    trust: &ObserverTrust,
+    race: Option<&mut dyn Rival>,
+) -> Result<(ObservedRun, bool), Outcome> {
+    let terminal = request.watches_terminal.then(TerminalWatch::begin).transpose();
+    let terminal = terminal.map_err(|_| Outcome::Bypass(Bypass::StandardInput))?;
+    let observed_run = strategy.run(command, &context.place.destinations, race, &|path| trust.interest(path));
+    let observed_run = observed_run.map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?;
+    Ok((observed_run, terminal.is_some_and(TerminalWatch::was_used)))
+}
+
+/// Learns from the run how far its observer can be trusted, and reports the run to the outer run.
+fn learn_and_report(cx: RequestContext, trust: &ObserverTrust, observed_run: &ObservedRun, model: &RunModel) {
+    let RequestContext { context, request, .. } = cx;
+    let odd = trust.learn(observed_run, model);
+    let is_depfile = observed_run.observer == larder_model::Observer::Depfile;
+    let unseen = || trust.unseen(observed_run, model).ok().filter(|_| !is_depfile);
+    let Observed { finished, trace, .. } = &observed_run.observed;
+    parent_run::ran(&context.place, request, finished.pid, trace, unseen);
     if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), request.subject(), &odd);
     }
-    conclude(cx, &run, &observed_run, trouble, verify.as_ref(), turn, token);
-    RunEnd::Code(leave(observed_run.observed.finished))
 }
 
 /// Returns where the run is recorded. If it must not be recorded, or if a whole command would not

@@ -1,4 +1,5 @@
-//! Acquires a job slot for a tool, and sets the scheduling class in which the tool runs.
+//! Acquires a job slot for a tool, and sets what else the settings ask for: the scheduling class in
+//! which the tool runs, and huge pages.
 //!
 //! Compilers and programs such as assemblers take a slot. A whole command (`larder run`) takes
 //! none, because the tools inside it do; nor does an unknown program, because it may be such a
@@ -99,7 +100,8 @@ fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Returns the log text `word` with what is to be said of the job slot.
+/// Adds to the log text `word` how long the tool waited for its job slot, and whether it had to
+/// leave its class.
 pub(crate) fn message(token: &Token, word: String) -> String {
     let word = match token.is_stepped_down() {
         true if word.is_empty() => STEPPED_DOWN.to_owned(),

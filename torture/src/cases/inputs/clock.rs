@@ -1,4 +1,5 @@
-//! Sources whose result depends on the time of the compilation, or on mtimes of files.
+//! Cases in which the result depends on the time of the compile, on `SOURCE_DATE_EPOCH`, or on
+//! mtimes of files, and cases that only look as if it did.
 
 use crate::case::{Case, case};
 use crate::change::{AGE_S, Change, all, nothing, put, rm, touch};

@@ -1,4 +1,5 @@
-//! The tool and the programs that it starts are replaced, shadowed, or found elsewhere.
+//! Cases in which the tool, or a program that it starts such as `as`, is replaced, shadowed, or
+//! found elsewhere, and cases in which its arguments or variables change.
 
 use crate::case::{Case, case};
 use crate::cases::texts::{H1, H2, MAIN_C, X_C};
@@ -128,6 +129,7 @@ pub(super) fn cases() -> Vec<Case> {
             .then("source edited", put("x.c", "int g;\n")),
     ];
     cases.extend(links_and_copies());
+    cases.extend(arguments_and_variables());
     cases
 }
 
@@ -168,7 +170,7 @@ fn preload(value: u8) -> Change {
     ])
 }
 
-/// The compiler's inputs stay the same, but are reached by another path.
+/// The compiler stays the same, but is reached by another path or has another mtime.
 #[rustfmt::skip]
 fn links_and_copies() -> Vec<Case> {
     vec![
@@ -177,6 +179,12 @@ fn links_and_copies() -> Vec<Case> {
             .twice().cmd("./same-cc -c x.c -o x.o").changes("by the other name", nothing()),
         case("A/tool-touched").both().file("x.c", KEY_C).setup(my_cc(1)).cmd("./my-cc -c x.c -o x.o").twice()
             .back("touched", touch("my-cc", -AGE_S)).back("a copy", all([copy("my-cc", "n"), mv("n", "my-cc")])),
+    ]
+}
+
+#[rustfmt::skip]
+fn arguments_and_variables() -> Vec<Case> {
+    vec![
         case("A/arguments-are-told-apart").both().provable().file("x.c", X_C).file("h.h", H1)
             .cmd("cc '-DA=1 2' -c x.c -o x.o").twice()
             .cmd("cc -DA=1 -D2x -c x.c -o x.o").then("other words", nothing())

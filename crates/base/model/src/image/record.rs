@@ -8,8 +8,8 @@
 //! blob   = digest, number of bytes
 //! ```
 //! A record has a few hundred bytes. A remote keeps a copy of it for each prefix of the key by which
-//! the image can be found. The trace says which packs earlier jobs touched, in order. It is not part
-//! of the image.
+//! the image can be found. The trace of an image says which packs earlier jobs touched, in order.
+//! It is not part of the image's content.
 
 use crate::{Blob, DecodeError, Digest, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, Reader, Writer};
 
@@ -71,7 +71,7 @@ impl ImageRecord {
         trees.chain([self.packs, self.pieces]).chain(self.trace)
     }
 
-    /// The blobs without which nothing can be restored or mounted.
+    /// Returns the blobs without which nothing can be restored or mounted.
     pub fn needed(&self) -> impl Iterator<Item = Blob> + '_ {
         self.saved.iter().map(|saved| saved.tree).chain([self.packs])
     }
@@ -189,6 +189,7 @@ mod tests {
         let other = ImageRecord { packs: blob(9), ..record.clone() };
         assert_ne!(record.image(), other.image());
     }
+
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
         let record = |paths: &[&[u8]]| ImageRecord {

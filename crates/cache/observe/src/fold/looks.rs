@@ -164,9 +164,11 @@ impl<'t> Fold<'t> {
         }
     }
 
+    /// Handles a stat, a listing, or another question about a path that does not read the file's
+    /// content.
     pub(super) fn look(&mut self, e: &Event<'t>, policy: &Policy) {
-        // It is another path of the working directory. For example, Bazel sets `PWD` to it. Both
-        // are in the cache key.
+        // `/proc/self/cwd` is another path of the working directory. For example, Bazel sets `PWD`
+        // to it. Both are in the cache key.
         let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
         if self.ignored(e.path) || names_cwd || self.is_object_of_git(e, policy) {
             return;
@@ -210,6 +212,11 @@ impl<'t> Fold<'t> {
             return;
         }
         self.paths.note_mode(e.path, e.mode);
+        self.look_at_input(e, policy);
+    }
+
+    /// Notes what a program learned about a path that exists and that the command did not make.
+    fn look_at_input(&mut self, e: &Event<'t>, policy: &Policy) {
         let kind = e.kind;
         let file = e.file_type() == FileType::File;
         let habit = self.habit(e.pid, policy);

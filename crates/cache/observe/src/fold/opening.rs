@@ -82,6 +82,7 @@ impl<'t> Fold<'t> {
         }
     }
 
+    /// Handles a successful open for writing.
     fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
         if !matches!(e.file_type(), FileType::File | FileType::Other(0)) {
             return self.refuse(Unrecorded::OutputSpecial, e.path);
@@ -99,22 +100,9 @@ impl<'t> Fold<'t> {
         if self.paths.looked(e.path).is_some_and(|looked| looked.leads) {
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
-        let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
-        let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
-        if !fresh && flags.has(OpenFlags::NEW) {
-            self.paths.was_absent(e.path);
-        } else if !fresh && empty {
-            let looked = self.paths.touch(e.path);
-            looked.content = true;
-            looked.identity = looked.identity.or(e.identity);
-        } else if !fresh {
-            // The whole new content is recorded, so the old content must be known as well.
-            if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
-                return self.refuse(Unrecorded::UpdatesFile, e.path);
-            }
-            let looked = self.paths.touch(e.path);
-            looked.content = true;
-            looked.identity = looked.identity.or(e.identity);
+        let is_fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
+        if !is_fresh && !self.note_old_content(e, flags, policy) {
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
         let new = flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE);
         if flags.has(OpenFlags::EXCLUSIVE) {
@@ -158,6 +146,23 @@ impl<'t> Fold<'t> {
                 self.files.logs.insert(id.file_id(), e.path);
             }
         }
+    }
+
+    /// Notes the content that a file had when it was opened to be changed. The whole new content is
+    /// recorded, so the old content is an input. Returns false if the old content is not known.
+    fn note_old_content(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) -> bool {
+        if flags.has(OpenFlags::NEW) {
+            self.paths.was_absent(e.path);
+            return true;
+        }
+        let is_empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
+        if !is_empty && e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
+            return false;
+        }
+        let looked = self.paths.touch(e.path);
+        looked.content = true;
+        looked.identity = looked.identity.or(e.identity);
+        true
     }
 
     /// Handles something that was made by a call that requires that the path does not exist.

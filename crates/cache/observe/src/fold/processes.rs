@@ -1,7 +1,8 @@
-//! Processes: which program each process runs, what that program is trusted with, and whether it
-//! was observed at all.
+//! Processes: which program each process runs and whether it was observed at all, and what it asks
+//! for besides files: the clock, random numbers, and variables. The habit of the program says which
+//! of these have no effect on the result.
 //!
-//! Unaware of: paths other than those of programs and scripts.
+//! Unaware of: paths other than those of programs, scripts and files that a program inherits open.
 
 use larder_model::path::file_name;
 use larder_model::{Habit, Times, Unrecorded};
@@ -78,6 +79,7 @@ impl<'t> Fold<'t> {
         }
     }
 
+    /// Returns the habit of the program that a process runs.
     pub(super) fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
         if let Some(habit) = self.processes.get(pid).and_then(|state| state.habit) {
             return habit;
@@ -105,6 +107,8 @@ impl<'t> Fold<'t> {
         (author.program == running.program).then_some(author)
     }
 
+    /// Returns true if an internet socket of this process does not count, because the program only
+    /// asks whether there are any, or reports what it used.
     pub(super) fn tries_sockets(&mut self, pid: u32, policy: &Policy) -> bool {
         let habit = self.habit(pid, policy);
         habit.tries_sockets || habit.reports
@@ -126,8 +130,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Handles a draw that was not for a name. It guards libc's memory, once in the life of a
-    /// program, or is the program's own.
+    /// Handles a draw of random numbers that was not for a name. Once in the life of a program,
+    /// libc draws to protect its memory, which has no effect. Any other draw is the program's own.
     pub(super) fn drew(&mut self, pid: u32, what_for: u32, policy: &Policy) {
         if what_for == RANDOM_FOR_MEMORY && !std::mem::replace(&mut self.processes.state(pid).is_guarded, true) {
             return;
@@ -135,6 +139,7 @@ impl<'t> Fold<'t> {
         self.clock_or_random(&Event::new(pid, EventKind::Random, b"getrandom"), policy);
     }
 
+    /// Handles a read of the clock or of random numbers.
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
         let habit = self.habit(e.pid, policy);
         let clock = e.kind == EventKind::Clock;
@@ -170,6 +175,7 @@ impl<'t> Fold<'t> {
         }
     }
 
+    /// Handles a question for a variable of the environment.
     pub(super) fn variable(&mut self, e: &Event<'t>, policy: &Policy) {
         let value = (e.error == 0).then_some(e.path2);
         // If the value is not the caller's, the command has set the variable itself.
@@ -179,7 +185,7 @@ impl<'t> Fold<'t> {
             }
             return;
         }
-        // A compiler uses it only to find programs. What it looked for there is known.
+        // A compiler uses `PATH` only to find programs, and the paths that it tried are known.
         if e.path == b"PATH" && (policy.is_compiler_part)(file_name(self.processes.runs(e.pid).program)) {
             return;
         }
@@ -189,9 +195,7 @@ impl<'t> Fold<'t> {
             self.run.temporary_directories.insert(e.path, value);
         }
     }
-}
 
-impl<'t> Fold<'t> {
     /// Handles what a plugin asked for that its program asks for as well. For most programs the
     /// habit covers both. For a compiler that runs code of the build in its own process, such as
     /// rustc with procedural macros, the habit covers only the compiler.

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_fewer_jobs_than_its_share_has_all_that_it_can_use() {
+    fn a_build_with_fewer_jobs_than_its_share_gets_all_that_it_can_use() {
         let had = shared(&[(3, 16, 50), (9, 1, 50)], 4, 20_000);
         assert!(had[1] > 18_000 && had[0] > 55_000, "{had:?}");
     }

@@ -1,5 +1,6 @@
-//! Checks whether settings put another compiler cache before the compiler. Then both would cache,
-//! and larder would see the other cache as the tool.
+//! Checks whether another compiler cache is put before the compiler: by a variable, by cargo's
+//! configuration, or by Meson itself. Then both would cache, and larder would see the other cache
+//! as the tool.
 
 use std::path::PathBuf;
 
@@ -37,6 +38,7 @@ fn cache_in(value: &str) -> Option<&'static str> {
     CACHES.iter().copied().find(|cache| *cache == name)
 }
 
+/// Returns a note if this variable names another cache.
 fn variable(around: &Surroundings, name: &str) -> Option<Check> {
     let value = around.text(name.as_bytes())?;
     let cache = cache_in(value)?;

@@ -73,18 +73,9 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let settings = around.settings();
     let mut notes = Vec::new();
     let early = |verdict| Ok(Explanation { tool: shown.clone(), about: None, verdict, notes: Vec::new() });
-    if larder_sys::file_size_is_limited() {
-        return early(Verdict::Bypass(Bypass::Limited));
-    }
-    if settings.disable {
-        return early(Verdict::Bypass(Bypass::Disabled));
-    }
-    let store = match &settings.dir {
-        None => return early(Verdict::Fallback(Fallback::NoStore, String::new())),
-        Some(dir) => match Store::open(dir) {
-            Ok(store) => store,
-            Err(error) => return early(Verdict::Fallback(error.fallback(), error.to_string())),
-        },
+    let store = match open_store(settings) {
+        Ok(store) => store,
+        Err(verdict) => return early(*verdict),
     };
     // Opening the stat cache for writing must not create a store.
     let stat_cache = StatCache::open(&store, store.directory().exists() && !settings.read_only);
@@ -100,16 +91,8 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
         Ok(request) => request,
         Err(reason) => return Ok(Explanation { tool: shown, about: None, verdict: Verdict::Bypass(reason), notes }),
     };
-    if settings.recache {
-        notes.push("LARDER_RECACHE is set: the tool would run and be recorded again in any case");
-    }
-    if settings.read_only {
-        notes.push("LARDER_READ_ONLY is set: nothing is recorded");
-    }
-    let known = |key: &Digest| store.judgement(key);
-    let abilities = Abilities::new(&place, &known, &|_, _| {});
-    let observer = choose_observer(&request, &place, (&store, &stat_cache), settings.observer, &abilities);
-    let observer = observer.ok().map(|choice| choice.name().name());
+    notes.extend(notes_about(settings));
+    let observer = observer(&request, &place, &store, &stat_cache, settings);
     let asked = |place: &Place| {
         let own =
             verdict(store.read_manifest(&request.weak, false), settings, &store, &stat_cache, &request, place, verbose);
@@ -140,6 +123,44 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     }
     let _ = stat_cache.settle(&store);
     Ok(Explanation { tool: shown, about: Some(about(&request)), verdict, notes })
+}
+
+/// Opens the store. Returns the verdict if larder would not look up any command.
+fn open_store(settings: &Settings) -> Result<Store, Box<Verdict>> {
+    if larder_sys::file_size_is_limited() {
+        return Err(Verdict::Bypass(Bypass::Limited).into());
+    }
+    if settings.disable {
+        return Err(Verdict::Bypass(Bypass::Disabled).into());
+    }
+    let dir = settings.dir.as_ref().ok_or_else(|| Verdict::Fallback(Fallback::NoStore, String::new()))?;
+    Store::open(dir).map_err(|error| Verdict::Fallback(error.fallback(), error.to_string()).into())
+}
+
+/// Returns what to say about settings that change what happens after the lookup.
+fn notes_about(settings: &Settings) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    if settings.recache {
+        notes.push("LARDER_RECACHE is set: the tool would run and be recorded again in any case");
+    }
+    if settings.read_only {
+        notes.push("LARDER_READ_ONLY is set: nothing is recorded");
+    }
+    notes
+}
+
+/// Returns the name of the observer that a run would have, if the tool can be observed.
+fn observer(
+    request: &Request,
+    place: &Place,
+    store: &Store,
+    stat_cache: &StatCache,
+    settings: &Settings,
+) -> Option<&'static str> {
+    let known = |key: &Digest| store.judgement(key);
+    let abilities = Abilities::new(place, &known, &|_, _| {});
+    let choice = choose_observer(request, place, (store, stat_cache), settings.observer, &abilities);
+    choice.ok().map(|choice| choice.name().name())
 }
 
 fn no_terminal() -> Destinations {

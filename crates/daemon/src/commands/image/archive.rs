@@ -9,7 +9,7 @@ use larder_image::{Exported, Format, FoundImage, ImageError, Rights, export as w
 use serde_json::json;
 
 use super::super::print_json;
-use super::end::{FALLBACK, MISS, borne, grown};
+use super::end::{FALLBACK, MISS, grown, or_continue};
 use super::find::{Opened, Search};
 use super::key::Wanted;
 use super::paths::name_of;
@@ -42,7 +42,7 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
     let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
     // An archive that cannot be read is the job's error (already returned above). An image that
     // cannot be saved is only the cache's problem.
-    let done = borne(save::named(around, &key, &unpacked.paths, rights).map(Some), options.strict, None)?;
+    let done = or_continue(save::named(around, &key, &unpacked.paths, rights).map(Some), options.strict, None)?;
     save::say_done(&key, done.as_ref(), options.json, out)?;
     Ok(FINE)
 }
@@ -55,7 +55,7 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
     let file = around.cwd()?.join(&options.file);
     let format = Format::of(&file)?;
     let store = around.store()?;
-    let had = borne(had(around, &wanted, &options.paths).map(Some), options.strict, None)?;
+    let had = or_continue(had(around, &wanted, &options.paths).map(Some), options.strict, None)?;
     let is_trouble = had.is_none();
     let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had.flatten() else {
         match options.json {

@@ -1,4 +1,5 @@
-//! The socket of the broker that mounts for this user.
+//! Finds the socket of the broker that mounts for this user: the machine's broker if one listens,
+//! otherwise a broker of our own, which only root can start.
 //!
 //! Unaware of: what is mounted.
 
@@ -23,11 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn of_machine() -> Option<&'static Path> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let socket = Path::new(SOCKET);
+    // Any other error, such as a timeout, comes from a broker that is busy.
     let why_not = Channel::connect(socket, PATIENCE).err().map(|error| error.kind());
     (!matches!(why_not, Some(ConnectionRefused | NotFound))).then_some(socket)
 }
 
-/// Returns the socket of the machine's broker, or of a broker of our own if we may mount.
+/// Returns the socket of the machine's broker, or starts a broker of our own if we may mount.
 pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     if let Some(socket) = of_machine() {
         return Ok(socket.to_owned());

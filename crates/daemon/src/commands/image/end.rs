@@ -17,7 +17,7 @@ pub(super) const FALLBACK: u8 = 10;
 pub(super) const MISS: u8 = 11;
 
 /// Returns the result. Without `strict`, an error is printed, and `instead` is returned.
-pub(super) fn borne<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
+pub(super) fn or_continue<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
     match done {
         Err(error) if !strict => {
             say::tell(&say::one_line(&format!("{error:#}: continuing without it")));

@@ -60,7 +60,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
         say::tell(&say::one_line(&format!("{error:#}")));
         return Ok(UNCONFINED);
     }
-    find::drop_disbelieved(around);
+    find::drop_untrusted(around);
     let state = Arc::new(Fetcher {
         settings: without_secret(around.settings()),
         store: options.store.clone(),
@@ -119,7 +119,7 @@ fn evict_confined(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
     let (store, settings) = (Store::open(&options.store)?, around.settings());
     larder_sys::close_others(3, &[]);
     confine_to_view(settings, store.evictor_view()?, &[], options.limits)?;
-    find::drop_disbelieved(around);
+    find::drop_untrusted(around);
     evict::images_to_limits(&store, settings)?;
     evict::to_limit(&store, settings.max_size_bytes)?;
     let unneeded: Vec<u8> = store.unneeded_live()?.into_iter().flat_map(|image| image.0).collect();

@@ -19,10 +19,10 @@ use crate::say;
 use crate::surroundings::Surroundings;
 
 /// Drops the images whose signer is not trusted any more, before any image is searched.
-pub(super) fn drop_disbelieved(around: &Surroundings) {
+pub(super) fn drop_untrusted(around: &Surroundings) {
     let trust = &around.settings().remote_trust;
     let dropped = match around.store() {
-        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
+        Ok(store) if !trust.is_empty() => store.drop_untrusted_images(trust).map_err(anyhow::Error::from),
         // The subcommand will report what is wrong with the store.
         _ => return,
     };
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         let Some(record) = found.record() else { return Ok(None) };
         let lease = store.lease_image(&record.image())?;
         if let Some(remotes) = self.remotes.as_ref().filter(|_| was_far) {
-            brought(store, remotes, record)?;
+            fetch_all_but_packs(store, remotes, record)?;
         }
         let image = match rights {
             Rights::Kept => Image::open_with_rights(store, record.clone())?,
@@ -180,7 +180,7 @@ pub(super) struct Opened {
 }
 
 /// Downloads everything that an image needs except its packs, and stores its record.
-pub(super) fn brought(store: &Store, remotes: &RemoteImages, record: &ImageRecord) -> Result<()> {
+pub(super) fn fetch_all_but_packs(store: &Store, remotes: &RemoteImages, record: &ImageRecord) -> Result<()> {
     remotes.fetch(store, record.needed()).context("the image's tree could not be downloaded")?;
     let known = store.image(&record.key)?.filter(|known| has_needed(store, known));
     if known.is_none_or(|known| known.created_ms <= record.created_ms) {

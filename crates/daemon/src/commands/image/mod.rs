@@ -63,7 +63,7 @@ use crate::surroundings::Surroundings;
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
     // A broker decodes no records. Its fetchers do this.
     if !matches!(options.word, ImagesWord::Broker(_) | ImagesWord::Fetch(_) | ImagesWord::Serve(_)) {
-        find::drop_disbelieved(around);
+        find::drop_untrusted(around);
     }
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),

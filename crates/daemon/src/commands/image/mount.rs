@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::broker_socket::{of_machine, socket};
-use super::end::borne;
+use super::end::or_continue;
 use super::find::Search;
 use super::key::Wanted;
 use super::paths::tidy;
@@ -205,7 +205,7 @@ pub(super) fn unmount(around: &Surroundings, options: &ImageUnmount, out: &mut d
         let done = taken_away(around, &store, &path);
         let done = done.with_context(|| format!("{}: not unmounted", path.display())).map(Some);
         let shown = say::one_line(&path.display().to_string());
-        match borne(done, options.strict, None)? {
+        match or_continue(done, options.strict, None)? {
             Some(true) => writeln!(out, "unmounted {shown}")?,
             Some(false) => writeln!(out, "{shown}: no image is mounted there; unpacked files stay")?,
             None => {}

@@ -1,4 +1,5 @@
-//! Paths: those of the command line, and names inside an image.
+//! Converts between local paths and the names that paths have inside an image. Refuses names that
+//! lead out of the working directory, and cleans up what killed commands left beside a path.
 //!
 //! Unaware of: which images there are.
 
@@ -18,7 +19,7 @@ pub(super) fn name_of(around: &Surroundings, path: &Path) -> Vec<u8> {
 }
 
 /// Returns the local path for a name inside an image.
-pub(super) fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
+pub(super) fn local_path(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(name));
     match path.strip_prefix("~") {
@@ -30,7 +31,7 @@ pub(super) fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
 /// Returns the local path for a name inside an image, if that path is below the working directory
 /// with all links resolved, and not in a `.git`. The person who saved the image chose the name. For
 /// example, `~/.ssh` or `.git/hooks` would give that person control of the account.
-pub(super) fn place_below(cwd: &Path, name: &[u8]) -> Result<PathBuf> {
+pub(super) fn local_path_below(cwd: &Path, name: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Component::{CurDir, Normal};
     let path = Path::new(std::ffi::OsStr::from_bytes(name));

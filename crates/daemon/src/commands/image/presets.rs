@@ -17,7 +17,7 @@ use larder_model::Digest;
 use serde_json::Value;
 
 use super::super::project_text;
-use super::paths::place_below;
+use super::paths::local_path_below;
 use super::restore;
 use super::run::{path_word, run as run_image, wanted_words, words as run_words};
 use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
@@ -277,7 +277,7 @@ fn filled(around: &Surroundings, dir: &Path, row: &Row, options: &ImagePreset) -
     if !is_of_account {
         // A checkout can have links anywhere.
         for path in &paths {
-            place_below(dir, path.as_os_str().as_encoded_bytes())?;
+            local_path_below(dir, path.as_os_str().as_encoded_bytes())?;
         }
     }
     // If the path of a project is missing afterwards, the install command did something else.
@@ -355,6 +355,7 @@ fn with_all_paths(install: &str, paths: &[PathBuf]) -> Result<String> {
 }
 
 impl Row {
+    /// Returns true if the row is for the project in this directory.
     fn fits(&self, dir: &Path) -> bool {
         self.only_with
             .is_none_or(|(file, text)| dir.join(file).exists() && project_text(&dir.join(file)).contains(text))
@@ -370,6 +371,7 @@ impl Row {
         Ok([lock].into_iter().chain(self.also.iter().copied().filter(exists)).collect())
     }
 
+    /// Returns the paths to keep.
     fn paths(&self, around: &Surroundings, dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(match self.paths {
             Paths::Project(paths) => paths.iter().map(PathBuf::from).collect(),
@@ -410,10 +412,11 @@ fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
     } else {
         of_package_json(dir)?
     };
-    // A checkout says which packages there are. What it says must not lead out of it.
+    // The files that name the packages come with the checkout, so the names must not lead out of
+    // it.
     packages.retain(|package| {
         let is_the_project = fs::canonicalize(dir.join(package)).is_ok_and(|real| real == top);
-        !is_the_project && place_below(dir, package.as_os_str().as_encoded_bytes()).is_ok()
+        !is_the_project && local_path_below(dir, package.as_os_str().as_encoded_bytes()).is_ok()
     });
     if let Some(package) = packages.iter().find(|package| package.to_string_lossy().contains(char::is_control)) {
         bail!("{manager}: the name of the package {package:?} has control characters: rename its directory");
@@ -441,7 +444,8 @@ fn of_package_json(dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(files.iter().filter_map(|file| file.parent().map(Path::to_owned)).collect())
     };
     let mut packages = Vec::new();
-    // A pattern that leads out of the project finds nothing of it, and could find the whole disk.
+    // A pattern that leads out of the project matches none of its packages, and could search the
+    // whole disk.
     let is_below = |pattern: &&str| {
         let pattern = pattern.trim_start_matches('!');
         !pattern.starts_with('/') && !pattern.split('/').any(|part| part == "..")

@@ -14,10 +14,10 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
-use super::end::{FALLBACK, MISS, borne, grown};
+use super::end::{FALLBACK, MISS, grown, or_continue};
 use super::find::{Opened, Search, holds_no_repository, is_bound};
 use super::key::Wanted;
-use super::paths::{name_of, place_below, place_of, shown, tidy};
+use super::paths::{local_path, local_path_below, name_of, shown, tidy};
 use super::{FINE, key, save};
 use crate::cli::{ImageRestore, Policy};
 use crate::say;
@@ -71,7 +71,7 @@ pub(super) fn answer(
             if had.as_ref().is_err_and(is_about_the_place) {
                 unsaved = Some("an image was found, but the files in its way would be saved instead of it");
             }
-            match borne(had.map(Some), options.strict, None)? {
+            match or_continue(had.map(Some), options.strict, None)? {
                 Some(done) => (done, format!("nothing under {key}")),
                 None => (None, format!("{key} could not be provided")),
             }
@@ -136,15 +136,15 @@ pub(super) fn restored(
 }
 
 /// Returns which saved path goes where. Paths that were typed may be anywhere; others follow
-/// [`place_below`].
+/// [`local_path_below`].
 pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRestore) -> Result<Vec<Target>> {
     let cwd = around.cwd()?;
     let target = |(saved, typed): (usize, Option<&PathBuf>)| {
         let name = &record.saved[saved].path;
         let path = match typed {
             Some(typed) => cwd.join(typed),
-            None if how.anywhere => place_of(around, name)?,
-            None => place_below(cwd, name)?,
+            None if how.anywhere => local_path(around, name)?,
+            None => local_path_below(cwd, name)?,
         };
         Ok(Target { saved, path })
     };
@@ -210,7 +210,7 @@ pub(super) fn make(
     if let Some(why) = unsaved {
         say::tell(&format!("nothing is saved under {key}, because {why}: add --replace"));
     } else if save::why_not(around, options.policy).is_none() {
-        let done = borne(save::paths(around, key, &options.paths).map(Some), options.strict, None)?;
+        let done = or_continue(save::paths(around, key, &options.paths).map(Some), options.strict, None)?;
         let mut text = Vec::new();
         save::say_done(key, done.as_ref(), false, &mut text)?;
         if !text.is_empty() {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use larder_image::{FoundImage, Step, Target};
 use larder_lookup::find as find_program;
@@ -24,7 +24,7 @@ use larder_mount::{
 use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
-use super::end::borne;
+use super::end::or_continue;
 use super::find::Search;
 use super::key::Wanted;
 use super::remote_images::RemoteImages;
@@ -90,7 +90,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     };
     let found = match options.policy {
         Policy::Push => None,
-        _ => borne(found().map(Some), options.strict, None)?,
+        _ => or_continue(found().map(Some), options.strict, None)?,
     };
     let word = found.as_ref().map_or("miss", FoundImage::word);
     if found.as_ref().is_some_and(|found| found.record().is_none()) {
@@ -103,11 +103,11 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         },
         _ if found.is_none_or(|found| found.record().is_none()) => execute(around, &options.command),
         _ if options.via == Some(Backend::Unpack) => {
-            said(borne(image(around, &wanted, &how), options.strict, None)?.as_ref());
+            said(or_continue(image(around, &wanted, &how), options.strict, None)?.as_ref());
             execute(around, &options.command)
         }
         _ => {
-            borne(begin_inside(around, options).map(|never| match never {}), options.strict, ())?;
+            or_continue(begin_inside(around, options).map(|never| match never {}), options.strict, ())?;
             execute(around, &options.command)
         }
     }
@@ -193,7 +193,7 @@ pub(super) fn wanted_words(
 
 fn inside(around: &Surroundings, wanted: &Wanted, how: &ImageRestore, options: &ImageRun) -> Result<u8> {
     let mut held = Vec::new();
-    let done = borne(had(around, wanted, how, options.via, &mut held), options.strict, None)?;
+    let done = or_continue(mount_or_unpack(around, wanted, how, options.via, &mut held), options.strict, None)?;
     said(done.as_ref());
     // If something is mounted on the working directory or a parent of it, enter it again by its
     // path to see the mount.
@@ -202,7 +202,7 @@ fn inside(around: &Surroundings, wanted: &Wanted, how: &ImageRestore, options: &
     let is_covered = done.iter().flat_map(|done| &done.targets).any(is_above);
     if is_covered && !held.is_empty() {
         let entered = std::env::set_current_dir(cwd).context("the working directory is not in the image");
-        borne(entered, options.strict, ())?;
+        or_continue(entered, options.strict, ())?;
     }
     let end = supervised(around, &options.command);
     drop(held);
@@ -210,7 +210,7 @@ fn inside(around: &Surroundings, wanted: &Wanted, how: &ImageRestore, options: &
 }
 
 /// Mounts the image's paths with the first method that works, else unpacks them.
-fn had(
+fn mount_or_unpack(
     around: &Surroundings,
     wanted: &Wanted,
     how: &ImageRestore,
@@ -219,21 +219,13 @@ fn had(
 ) -> Result<Option<Done>> {
     let store = around.store()?;
     let broker = broker_socket::socket(around, &store);
-    // Whether we can mount without a broker, or why not.
+    // An error says why we cannot mount without a broker.
     let ourselves_possible = match via {
         None | Some(Backend::LazyFuse) => serve::possible(),
         Some(Backend::Fuse) => by_fuse_possible(),
         Some(_) => Err(String::new()),
     };
-    // In a mount namespace of its own, the command of an ordinary user has fewer privileges. So
-    // none is created if nothing can be mounted anyway.
-    let own = match (broker.is_ok() || ourselves_possible.is_ok(), &broker) {
-        (false, Err(why)) => {
-            let why_not = ourselves_possible.as_ref().err().filter(|why| !why.is_empty());
-            Err(anyhow!("{why:#}{}", why_not.map(|why| format!("; {why}")).unwrap_or_default()))
-        }
-        _ => own_mounts().context("no mount namespace can be created here"),
-    };
+    let own = enter_own_namespace(broker.as_ref().err(), ourselves_possible.as_ref().err());
     let search = Search::new(around, wanted)?;
     let (found, _) = search.find()?;
     let Some(record) = found.record() else { return Ok(None) };
@@ -280,6 +272,17 @@ fn had(
         say::tell(&format!("unpacked (the files stay), because it could not be mounted: {why}"));
     }
     Ok(done)
+}
+
+/// Enters a mount namespace of this command's own. In it, the command of an ordinary user has fewer
+/// privileges. So none is created if nothing can be mounted anyway: if there is no broker, for the
+/// reason `no_broker`, and we cannot mount ourselves either.
+fn enter_own_namespace(no_broker: Option<&anyhow::Error>, not_ourselves: Option<&String>) -> Result<()> {
+    if let (Some(why), Some(why_not)) = (no_broker, not_ourselves) {
+        let why_not = if why_not.is_empty() { String::new() } else { format!("; {why_not}") };
+        bail!("{why:#}{why_not}");
+    }
+    own_mounts().context("no mount namespace can be created here")
 }
 
 /// Creates a mount namespace: later mounts are visible only to this process and its children. Root

@@ -11,7 +11,7 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
-use super::end::{borne, grown, now_ms};
+use super::end::{grown, now_ms, or_continue};
 use super::paths::{name_of, shown};
 use super::remote_images::RemoteImages;
 use super::{FINE, bar, key};
@@ -33,7 +33,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Writ
     if let Some(why) = why_not(around, options.policy) {
         return say_nothing(&key, why, options.json, out);
     }
-    let done = borne(paths(around, &key, &options.paths).map(Some), options.strict, None)?;
+    let done = or_continue(paths(around, &key, &options.paths).map(Some), options.strict, None)?;
     say_done(&key, done.as_ref(), options.json, out)?;
     Ok(FINE)
 }
@@ -83,7 +83,7 @@ pub(super) fn named(
     let store = around.store()?;
     let remotes = RemoteImages::open(around, &store)?.filter(RemoteImages::writes);
     if let Some(remotes) = &remotes {
-        bases(&store, remotes, key);
+        fetch_bases(&store, remotes, key);
     }
     let elsewhere =
         |blobs: &[Blob]| remotes.as_ref().map_or_else(|| vec![false; blobs.len()], |remotes| remotes.has(blobs));
@@ -106,8 +106,8 @@ fn last_saved_ms(store: &Store, remotes: Option<&RemoteImages>, key: &ImageKey) 
 }
 
 /// Downloads the last image of this key (without its packs), and the piece lists of other images,
-/// so that their packs are reused. If that fails, only more is uploaded.
-fn bases(store: &Store, remotes: &RemoteImages, key: &ImageKey) {
+/// so that their packs are reused. If that fails, the upload is larger than necessary.
+fn fetch_bases(store: &Store, remotes: &RemoteImages, key: &ImageKey) {
     if let Ok(None) = store.image(key)
         && let Ok(images) = remotes.images(&key.digest())
     {

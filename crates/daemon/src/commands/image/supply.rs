@@ -27,7 +27,7 @@ use larder_mount::{Backend, Fill, Image as Files, erofs_has_data};
 use larder_store::{Live, Store};
 use parking_lot::Mutex;
 
-use super::find::brought;
+use super::find::fetch_all_but_packs;
 use super::remote_images::RemoteImages;
 use super::{bar, trace};
 use crate::remote::remote_client::Failure;
@@ -106,7 +106,7 @@ impl ImageSupply {
     pub(super) fn found(&self, store: &Store, asked: &Asked) -> Result<ImageRecord> {
         let (record, was_far) = self.record(store, &asked.image, &asked.key)?;
         if let Some(remotes) = self.remotes.as_ref().filter(|_| was_far) {
-            brought(store, remotes, &record)?;
+            fetch_all_but_packs(store, remotes, &record)?;
             // If this fails, lazy filling only starts with the wrong parts.
             let _ = remotes.fetch(store, record.trace.into_iter());
         }
@@ -148,11 +148,7 @@ impl ImageSupply {
     ) -> Result<Supplied> {
         ensure!(saved < record.saved.len(), "the image has no such path");
         let id = record.image();
-        if !store.live_file(&id, Live::Record)?.exists() {
-            store.put_live(&id, Live::Record, |mut file: &File| -> Result<()> {
-                Ok(file.write_all(&record.encode())?)
-            })?;
-        }
+        keep_record(store, &id, &record)?;
         match via {
             Backend::Squashfs | Backend::Fuse => return self.squashed(store, record, saved, via),
             Backend::LazyFuse if self.serves.is_none() => return self.to_be_served(store, record, saved),
@@ -305,6 +301,15 @@ pub(super) fn bring_lacking(store: &Store, remotes: Option<&RemoteImages>, image
     if let Some(remotes) = remotes.filter(|_| !lacking.is_empty()) {
         let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
         remotes.fetch(store, blobs).context("the image could not be downloaded")?;
+    }
+    Ok(())
+}
+
+/// Writes the record beside the files that will be made of its image, unless it is there already.
+fn keep_record(store: &Store, image: &Digest, record: &ImageRecord) -> Result<()> {
+    if !store.live_file(image, Live::Record)?.exists() {
+        store
+            .put_live(image, Live::Record, |mut file: &File| -> Result<()> { Ok(file.write_all(&record.encode())?) })?;
     }
     Ok(())
 }
