@@ -6,13 +6,11 @@
 //! seconds. The share is chosen so that it ends within a quarter of an hour.
 
 use crate::arch::Arch;
-use crate::binaries;
 use crate::debian::{self, Archive, Kernel};
 use crate::place::{self, Place};
 use crate::qemu::{self, Boot};
-use crate::run;
-use crate::setup;
 use crate::table::Table;
+use crate::{binaries, run, setup};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -3,8 +3,7 @@
 
 use crate::arch::Arch;
 use crate::place::{Place, fresh, remove};
-use crate::run;
-use crate::setup;
+use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use memchr::memmem::find;
 use semver::Version;

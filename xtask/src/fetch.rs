@@ -5,11 +5,9 @@
 //! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
 //! build them again.
 
-use crate::packages;
 use crate::place::Place;
 use crate::projects::Project;
-use crate::run;
-use crate::tools;
+use crate::{packages, run, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

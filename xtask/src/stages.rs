@@ -4,30 +4,20 @@
 //! Each stage is a process of its own, `cargo xtask test --stage NAME`, so that its output can be
 //! kept in a file and be shown as one block when it has ended.
 
-use crate::aarch64;
 use crate::arch::Arch;
 use crate::bench::corpus;
-use crate::binaries;
-use crate::demo;
-use crate::dist;
-use crate::docs;
 use crate::place::{Place, fresh};
-use crate::run;
-use crate::sanitize;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
-use crate::supply;
-use crate::tools;
-use crate::torture;
+use crate::{aarch64, binaries, demo, dist, docs, run, sanitize, supply, tools, torture};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 /// The options of `cargo xtask test`.
 #[derive(clap::Args)]

@@ -8,9 +8,8 @@
 //! | Kubernetes | csi-sanity (a Go module) |
 //! | images of package managers | pnpm, yarn 1 and 4 (npm), uv and poetry (pip) |
 
-use crate::packages;
 use crate::place::{Place, on_path, remove};
-use crate::run;
+use crate::{packages, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;

@@ -12,12 +12,11 @@ use crate::binaries;
 use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Returns the number of system calls of the command and all its descendants.
 pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64> {

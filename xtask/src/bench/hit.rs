@@ -4,15 +4,14 @@
 //! Each measured run of a cache was a hit: the counters of the cache confirm it, and the object is
 //! compared with the plain compile's.
 
-use super::count;
 use super::figure::Figure;
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::Report;
-use super::rivals;
 use super::scene::Scene;
 use super::statistics::quantile;
 use super::subjects::{Caches, Compile, True};
+use super::{count, rivals};
 use crate::fetch::Build;
 use crate::place::Place;
 use crate::setup;

@@ -5,11 +5,10 @@ use crate::launcher::Launcher;
 use anyhow::{Context, Result, bail};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// A running server. It is killed when this value is dropped.
 pub(crate) struct Server {

@@ -7,14 +7,13 @@
 
 mod report;
 
-use crate::binaries;
 use crate::fetch::{self, Sources};
 use crate::launcher::Launcher;
 use crate::place::{Place, fresh, remove};
 use crate::projects::{self, Project};
-use crate::setup;
 use crate::tree::{self, Comparison, Exclusion, Exclusions};
 use crate::workload::{Built, Workload};
+use crate::{binaries, setup};
 use anyhow::{Context, Result};
 use report::Row;
 use std::path::{Path, PathBuf};

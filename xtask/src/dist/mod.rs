@@ -18,9 +18,8 @@ mod deb;
 mod root;
 
 use crate::arch::Arch;
-use crate::binaries;
 use crate::place::{Place, fresh, on_path};
-use crate::run;
+use crate::{binaries, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

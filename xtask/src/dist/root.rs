@@ -3,12 +3,8 @@
 //! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps, and
 //! `packaging/quick-starts.sh` types the quick starts.
 
-use crate::debian;
-use crate::fetch;
-use crate::machine;
 use crate::place::{Place, fresh, on_path, remove};
-use crate::projects;
-use crate::run;
+use crate::{debian, fetch, machine, projects, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,12 +15,9 @@ mod links;
 mod page;
 mod recording;
 
-use crate::binaries;
 use crate::packages::packages;
 use crate::place::Place;
-use crate::run;
-use crate::setup;
-use crate::tools;
+use crate::{binaries, run, setup, tools};
 use anyhow::{Context, Result, bail};
 use page::Page;
 use std::fs;

@@ -12,14 +12,12 @@ mod programs;
 mod roots;
 mod table;
 
-use crate::binaries;
 use crate::debian::Archive;
-use crate::machine;
 use crate::packages::packages;
 use crate::place::{Place, fresh, remove};
-use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
+use crate::{binaries, machine, qemu};
 use anyhow::{Context, Result, anyhow, ensure};
 use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
 use outcome::{Check, Outcome, State};

@@ -2,9 +2,8 @@
 //! and used as directories or as images for QEMU.
 
 use super::cells::{ESSENTIAL, Root, WANTED};
-use crate::debian;
 use crate::place::remove;
-use crate::run;
+use crate::{debian, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
