@@ -17,17 +17,8 @@ const MIRROR_VARIABLE: &str = "DEBIAN_MIRROR";
 /// The keys of the releases, from the package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// The suites with kernels. A suite that the mirror does not have is left out.
-const SUITES: &[&str] = &[
-    "bullseye",
-    "bullseye-security",
-    "bookworm",
-    "bookworm-security",
-    "bookworm-backports",
-    "trixie",
-    "trixie-security",
-    "trixie-backports",
-    "sid",
-];
+const SUITES: &str = "bullseye bullseye-security bookworm bookworm-security bookworm-backports trixie trixie-security \
+     trixie-backports sid";
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -165,12 +156,12 @@ impl Archive {
         }
         fs::write(self.dir.join("status"), "").with_context(|| format!("cannot write into {}", self.dir.display()))?;
         let mirror = mirror()?;
-        let line = |suite: &&str| {
+        let line = |suite: &str| {
             let mirror = if suite.ends_with("-security") { format!("{mirror}-security") } else { mirror.clone() };
             format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n")
         };
         let unfinished = self.dir.join("sources.unfinished");
-        fs::write(&unfinished, SUITES.iter().map(line).collect::<String>())
+        fs::write(&unfinished, SUITES.split(' ').map(line).collect::<String>())
             .with_context(|| format!("cannot write {}", unfinished.display()))?;
         eprintln!("fetching the lists of Debian's packages for {}", self.architecture);
         let setting = format!("Dir::Etc::sourcelist={}", unfinished.display());

@@ -78,26 +78,10 @@ pub(crate) struct Boot<'a> {
 }
 
 /// The modules that are loaded in every machine, if its kernel has them as modules: for booting,
-/// and for the file systems of larder's images.
-const MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_mmio",
-    "virtio_blk",
-    "virtio_console",
-    "virtio_rng",
-    "ext4",
-    // ext4 needs it for checksums. The kernel requests it by the name of an algorithm, which
-    // modules.dep does not contain.
-    "crc32c_generic",
-    "9p",
-    "9pnet_virtio",
-    "erofs",
-    "squashfs",
-    "overlay",
-    "fuse",
-    "loop",
-    "binfmt_misc",
-];
+/// and for the file systems of larder's images. ext4 needs `crc32c_generic` for checksums. The kernel
+/// requests it by the name of an algorithm, which modules.dep does not contain.
+const MODULES: &str = "virtio_pci virtio_mmio virtio_blk virtio_console virtio_rng ext4 crc32c_generic 9p 9pnet_virtio \
+     erofs squashfs overlay fuse loop binfmt_misc";
 
 /// The first process: loads the modules, mounts the file systems, and starts the second script in
 /// the root file system.
@@ -258,7 +242,7 @@ fn ordered(text: &str) -> Vec<&str> {
         depends.insert(name, (file, others.split_whitespace().collect()));
     }
     let mut order = Vec::new();
-    for (file, others) in MODULES.iter().filter_map(|&name| depends.get(name)) {
+    for (file, others) in MODULES.split(' ').filter_map(|name| depends.get(name)) {
         for &one in others.iter().rev().chain([file]) {
             if !order.contains(&one) {
                 order.push(one);

@@ -84,7 +84,7 @@ impl Workload<'_> {
             Recipe::Make { .. } => return Ok(Usage::default()),
             Recipe::Cmake { generator, options, .. } => {
                 let mut command = Command::new("cmake");
-                command.arg("-S").arg(&src).arg("-B").arg(&build).args(["-G", generator]).args(*options);
+                command.arg("-S").arg(&src).arg("-B").arg(&build).args(["-G", generator]).args(options.split(' '));
                 for language in launcher.program.iter().flat_map(|_| ["C", "CXX"]) {
                     let program = launcher.compiler("");
                     command.arg(format!("-DCMAKE_{language}_COMPILER_LAUNCHER={}", program.trim()));
@@ -93,7 +93,7 @@ impl Workload<'_> {
             }
             Recipe::Autotools { options, .. } => {
                 let mut command = Command::new(src.join("configure"));
-                command.args(*options).arg(format!("CC={}", launcher.compiler("gcc")));
+                command.args(options.split(' ')).arg(format!("CC={}", launcher.compiler("gcc")));
                 command
             }
         };
@@ -114,7 +114,7 @@ impl Workload<'_> {
             Recipe::Cmake { generator: "Ninja", targets, .. } => (self.tool_in_build("ninja"), targets),
             Recipe::Cmake { targets, .. } => (self.tool_in_build("make"), targets),
         };
-        command.arg(jobs).args(*targets);
+        command.arg(jobs).args(targets.split(' '));
         launcher.apply(&mut command, &self.home);
         command
     }

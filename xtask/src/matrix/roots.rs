@@ -70,7 +70,7 @@ pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
 }
 
 fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
-    let include = format!("--include={}", ESSENTIAL.join(","));
+    let include = format!("--include={ESSENTIAL}");
     let mut command = Command::new("debootstrap");
     command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror()?);
     if run::logged(&mut command, log, || ()).is_ok() {
@@ -109,7 +109,7 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
         Ok(())
     };
     apt(&["update"])?;
-    let packages: Vec<&str> = WANTED.iter().chain(root.compilers).copied().collect();
+    let packages: Vec<&str> = WANTED.split_whitespace().chain(root.compilers.split_whitespace()).collect();
     let install = |packages: &[&str]| apt(&[&["install", "--no-install-recommends"], packages].concat());
     if install(&packages).is_err() {
         for package in packages {
