@@ -6,11 +6,12 @@
 
 use crate::arch::Arch;
 use crate::bench::corpus;
-use crate::place::{Place, fresh};
+use crate::files::{self, fresh};
+use crate::place::Place;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
 use crate::{aarch64, binaries, demo, dist, docs, run, sanitize, supply, tools, torture};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -192,7 +193,7 @@ fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
         command.arg("--full");
     }
     let (status, usage) = run::measured(&mut command)?;
-    let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let output = files::bytes(&log)?;
     let output = String::from_utf8_lossy(&output).into_owned();
     Ok(Outcome { is_success: status.success(), took: usage.wall, output })
 }
@@ -223,7 +224,7 @@ fn tests(place: &Place, full: bool) -> Result<()> {
     let mut skips = Skips::default();
     let file = skips_file(place)?;
     let result = run::filtered(&mut command, &file.with_file_name("log"), |line| skips.read(line));
-    fs::write(&file, skips.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    files::write(&file, skips.to_string())?;
     result?;
     if skips::is_ci() { skips.check() } else { Ok(()) }
 }

@@ -4,14 +4,13 @@
 //! Unaware of: what is compared. The demo and the benchmarks decide that.
 
 use crate::fetch::Sources;
+use crate::files::{self, fresh};
 use crate::launcher::{Counts, Launcher};
-use crate::place::fresh;
 use crate::progress::Bar;
 use crate::projects::{Project, Recipe};
 use crate::run::{self, Usage};
 use crate::tree;
 use anyhow::{Context, Result};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,11 +64,10 @@ impl Workload<'_> {
 
     fn lay_out(&self) -> Result<()> {
         fresh(&self.tree)?;
-        fs::create_dir_all(self.tree.join("build"))?;
+        files::make(self.tree.join("build"))?;
         // It is a checkout of its own. Otherwise it would be part of our checkout, at another path
         // in it each time.
-        fs::create_dir_all(self.tree.join(".git"))?;
-        fs::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
+        files::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let src = self.tree.join("src");
         tree::copy(&self.sources.root, &src)?;
         self.project
@@ -131,10 +129,7 @@ impl Workload<'_> {
 
     /// Moves the built tree to `kept`, so that the next build can use its path.
     pub(crate) fn move_to(&self, kept: &Path) -> Result<()> {
-        crate::place::remove(kept)?;
-        let parent = kept.parent().context("a kept tree lies in a directory")?;
-        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        fs::rename(&self.tree, kept)
-            .with_context(|| format!("cannot move {} to {}", self.tree.display(), kept.display()))
+        crate::files::remove(kept)?;
+        files::rename(&self.tree, kept)
     }
 }

@@ -12,14 +12,14 @@ use super::rivals::{self, Rival};
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build};
+use crate::files::{self, remove};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::projects::{self, Project};
 use crate::setup;
 use crate::table::{NONE, Table, over, seconds, shown};
 use crate::workload::{Built, Workload};
-use anyhow::{Context, Result, ensure};
-use std::fs;
+use anyhow::{Result, ensure};
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(crate) fn build(place: &Place, larder: &Path, options: &Options) -> Result<R
     let projects = projects::choose(!options.full, &options.only)?;
     setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "build")?;
-    fs::create_dir_all(scene.work.join("logs")).context("cannot make the directory of logs")?;
+    files::make(scene.work.join("logs"))?;
     let store = scene.store("larder");
     let larder = Rival { launcher: Launcher::larder(larder, &store)?, store, server: None };
     let build = if options.rounds == 1 { Build::No } else { Build::Yes };

@@ -11,9 +11,10 @@ use super::measure::Series;
 use super::report::Report;
 use super::scene::Scene;
 use super::statistics::{quantile, ratio};
+use crate::files::{self, fresh, remove};
 use crate::launcher::Launcher;
 use crate::packages::packages;
-use crate::place::{Place, fresh, remove};
+use crate::place::Place;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use crate::table::{Table, millis, shown};
@@ -21,7 +22,6 @@ use crate::{fetch, setup};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -113,11 +113,10 @@ pub(crate) fn record(place: &Place, larder: &Path, options: &Options) -> Result<
 }
 
 fn make_sources(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    fs::write(dir.join("Makefile"), MAKEFILE)?;
+    files::write(dir.join("Makefile"), MAKEFILE)?;
     for at in 0..SOURCES {
         let text = format!("#include <string.h>\nint f{at}(const char *s) {{ return strlen(s) + {at}; }}\n");
-        fs::write(dir.join(format!("f{at}.c")), text)?;
+        files::write(dir.join(format!("f{at}.c")), text)?;
     }
     Ok(())
 }
@@ -183,7 +182,7 @@ fn one(scene: &Scene, launcher: &Launcher, build: &Build, trace: Option<&str>) -
 
 /// Reads the cost of a run from its record.
 fn recorded(path: &Path) -> Result<(Usage, Duration, u64)> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::bytes(path)?;
     let run: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     let end = &run["end"];
     ensure!(end["not_traced"].is_null(), "processes cannot be followed here: {}", end["not_traced"]);

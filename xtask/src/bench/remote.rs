@@ -8,9 +8,10 @@ use super::measure::Series;
 use super::project::Project;
 use super::report::Report;
 use super::scene::Scene;
+use crate::files::remove;
 use crate::launcher::Launcher;
 use crate::packages::packages;
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::progress::Bar;
 use crate::table::{Table, millis, over, shown};
 use crate::{run, setup};
@@ -65,8 +66,7 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
     let project = Project::write(scene.work.join("project"), options.sources)?;
     commit(&scene, &project.dir)?;
     sleep(SETTLING);
-    let build =
-        |launcher: &Launcher, expected: &[Vec<u8>]| project.build(launcher, &scene.home, (jobs, "all"), expected);
+    let build = |launcher: &Launcher, expected: &[Vec<u8>]| project.build(launcher, &scene.home, jobs, expected);
     build(&Launcher::plain(), &[])?;
     let expected = project.objects()?;
     let local = Launcher::larder(larder, &scene.store("first"))?;

@@ -11,8 +11,9 @@ use super::rivals::{self, Rival};
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build, cargo_home};
+use crate::files::{self, remove};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::run::{self, Usage};
 use crate::table::{Table, over, shown};
 use crate::tree;
@@ -121,7 +122,7 @@ pub(crate) fn rust(place: &Place, larder: &Path, options: &Options) -> Result<Re
         Report { name: "rust", title: "Rust programs", notes: notes(), table: Table::new(3), ..Report::default() };
     report.notes.extend(skipped);
     let adds_options = scene.work.join("adds-options");
-    fs::write(&adds_options, ADDS_OPTIONS).context("cannot write the wrapper")?;
+    files::write(&adds_options, ADDS_OPTIONS)?;
     run::output(Command::new("chmod").arg("755").arg(&adds_options))?;
     for project in projects {
         let sources = fetch::unpacked(place, project.name, project.version)?;
@@ -158,7 +159,7 @@ pub(super) fn cargo_build(launcher: &Launcher, wrapper: Option<&Path>, home: &Pa
 
 /// Returns the sources of the crate [`ROOT`] of the version in a project's lock file.
 fn root(place: &Place, sources: &Path) -> Result<PathBuf> {
-    let lock = fs::read_to_string(sources.join("Cargo.lock")).context("cannot read the lock file")?;
+    let lock = files::read(sources.join("Cargo.lock"))?;
     let name = format!("name = \"{ROOT}\"\nversion = \"");
     let (_, behind) = lock.split_once(&name).with_context(|| format!("{ROOT} is not in the lock file"))?;
     fetch::unpacked(place, ROOT, behind.split('"').next().unwrap_or_default())
@@ -166,8 +167,8 @@ fn root(place: &Place, sources: &Path) -> Result<PathBuf> {
 
 /// Adds text to the end of a file.
 fn append(path: &Path, more: &str) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    fs::write(path, text + more).with_context(|| format!("cannot write {}", path.display()))
+    let text = files::read(path)?;
+    files::write(path, text + more)
 }
 
 impl Bench<'_> {
@@ -263,8 +264,7 @@ impl Bench<'_> {
             let usage = self.run(&mut self.cargo(&Launcher::plain(), wrapper, step))?;
             first.get_or_insert(usage);
             let kept = self.reference(step, is_remapped);
-            fs::create_dir_all(kept.parent().unwrap_or(&self.scene.work)).context("cannot make a directory")?;
-            fs::rename(self.target(step).join("debug/deps"), &kept).context("cannot keep the artifacts")?;
+            files::rename(self.target(step).join("debug/deps"), &kept)?;
         }
         first.context("there was a build")
     }
@@ -274,7 +274,7 @@ impl Bench<'_> {
         let checkout = self.prepare(Step::Elsewhere)?;
         let build = || -> Result<usize> {
             self.run(&mut self.cargo(&Launcher::plain(), None, Step::Elsewhere))?;
-            let said = fs::read_to_string(self.log()).context("cannot read cargo's messages")?;
+            let said = files::read(self.log())?;
             Ok(said.lines().filter(|line| line.contains("Running `") && line.contains("--crate-name")).count())
         };
         build()?;
@@ -321,8 +321,7 @@ impl Bench<'_> {
     fn compare(&self, step: Step, is_remapped: bool) -> Result<(usize, usize)> {
         let (made, expected) = (self.target(step).join("debug/deps"), self.reference(step, is_remapped));
         let (mut count, mut differ) = (0, 0);
-        for entry in fs::read_dir(&expected).with_context(|| format!("cannot list {}", expected.display()))? {
-            let path = entry?.path();
+        for path in files::list(&expected)? {
             // cargo writes no dependency files into this directory that rustc did not write.
             let name = path.file_name().unwrap_or_default();
             count += 1;

@@ -3,10 +3,10 @@
 //! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps, and
 //! `packaging/quick-starts.sh` types the quick starts.
 
-use crate::place::{Place, fresh, on_path, remove};
+use crate::files::{self, fresh, remove};
+use crate::place::{Place, on_path};
 use crate::{debian, fetch, machine, projects, run};
 use anyhow::{Context, Result, bail};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,7 +50,7 @@ pub(super) fn transcripts(place: &Place, packages: &Path) -> Result<()> {
     let said = run::output(typed.arg(&root).arg(packages).arg(&own).arg(&sources.root).arg(heading));
     remove(&own.join("layer"))?;
     let page = place.repo.join("docs/transcripts.md");
-    fs::write(&page, said?).with_context(|| format!("cannot write {}", page.display()))?;
+    files::write(&page, said?)?;
     println!("written: {}", page.display());
     Ok(())
 }
@@ -83,6 +83,6 @@ fn root(place: &Place) -> Result<PathBuf> {
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--variant=minbase", INCLUDED, SUITE]).arg(&unfinished).arg(debian::mirror()?);
     run::logged(&mut debootstrap, &place.own("clean-root")?.join("debootstrap.log"), || {})?;
-    fs::rename(&unfinished, &root).with_context(|| format!("cannot make {}", root.display()))?;
+    files::rename(&unfinished, &root)?;
     Ok(root)
 }

@@ -2,7 +2,7 @@
 //! and used as directories or as images for QEMU.
 
 use super::cells::{ESSENTIAL, Root, WANTED};
-use crate::place::remove;
+use crate::files::{self, remove};
 use crate::{debian, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -37,7 +37,7 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
     ensure!(nix::unistd::geteuid().is_root(), "debootstrap makes a root as root only: `sudo -E cargo xtask matrix`");
     let unfinished = dir.with_extension("unfinished");
     remove(&unfinished)?;
-    fs::create_dir_all(matrix.join("roots")).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::make(matrix.join("roots"))?;
     eprintln!("making the root of {} with debootstrap, once: this takes some minutes", root.suite);
     debootstrap(root.suite, &unfinished, &logs.join(format!("{}.debootstrap.log", root.suite)))?;
     if extent == Extent::Whole {
@@ -46,11 +46,11 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
     inside(&unfinished, &["useradd", "-m", "-u", "1000", "-s", "/bin/bash", "u"])?;
     // Cells mount on these directories, so that nothing needs to be created in the root later.
     for place in ["cell", "host"] {
-        fs::create_dir_all(unfinished.join(place)).with_context(|| format!("cannot make {place} in a root"))?;
+        files::make(unfinished.join(place))?;
     }
     let _ = fs::remove_file(unfinished.join("etc/mtab"));
     std::os::unix::fs::symlink("/proc/self/mounts", unfinished.join("etc/mtab")).context("cannot make /etc/mtab")?;
-    fs::rename(&unfinished, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::rename(&unfinished, &dir)?;
     Ok(dir)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
     let _ = fs::remove_file(&unfinished);
     run::output(Command::new("truncate").args(["-s", IMAGE_SIZE]).arg(&unfinished))?;
     run::output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).arg(dir).arg(&unfinished))?;
-    fs::rename(&unfinished, &image).with_context(|| format!("cannot make {}", image.display()))?;
+    files::rename(&unfinished, &image)?;
     Ok(image)
 }
 

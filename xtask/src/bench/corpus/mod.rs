@@ -14,13 +14,13 @@ mod site;
 
 use super::figure::Figure;
 use super::report::Report;
+use crate::files::{self, fresh};
 use crate::packages::packages;
-use crate::place::{Place, fresh};
+use crate::place::Place;
 use crate::table::Table;
 use crate::{binaries, fetch, run, setup, tree};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use packages::{NEEDED, PACKAGES, Package};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -96,7 +96,7 @@ fn fetched(place: &Place, package: &Package) -> Result<PathBuf> {
     tree::copy(&sources, &part)?;
     let log = dir.join(format!("{}.log", package.name));
     run::logged(Command::new("sh").args(["-c", package.prepare]).current_dir(&part), &log, || ())?;
-    fs::rename(&part, &prepared).with_context(|| format!("cannot move {}", part.display()))?;
+    files::rename(&part, &prepared)?;
     Ok(prepared)
 }
 

@@ -17,8 +17,9 @@ mod ways;
 
 use super::figure::Figure;
 use super::report::Report;
+use crate::files::fresh;
 use crate::packages::packages;
-use crate::place::{Place, fresh};
+use crate::place::Place;
 use crate::setup;
 use crate::table::{NONE, Table, over, seconds, shown};
 use anyhow::{Context, Result, ensure};

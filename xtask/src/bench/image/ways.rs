@@ -1,7 +1,7 @@
 //! The ways to save and restore a tree, as commands.
 
 use super::tree::{Tree, bytes_of};
-use crate::place::{fresh, remove};
+use crate::files::{fresh, remove};
 use crate::run;
 use anyhow::Result;
 use larder_testkit::{Proxy, Server};
