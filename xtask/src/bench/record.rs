@@ -17,7 +17,7 @@ use crate::packages::packages;
 use crate::place::Place;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
-use crate::table::{Table, millis, shown};
+use crate::table::{millis, shown};
 use crate::{fetch, setup};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
@@ -77,20 +77,12 @@ pub(crate) fn record(place: &Place, larder: &Path, options: &Options) -> Result<
     let launcher = Launcher::larder(larder, &scene.store("larder"))?;
     let dir = scene.work.join("project");
     make_sources(&dir)?;
-    let mut report = Report {
-        name: "record",
-        title: "What recording adds to a build",
-        notes: vec![
-            format!(
-                "gcc, warm hits: {SOURCES} small compiles by make -j2. libX11: its configure, and make -j2, with gcc. \
-                 Each round runs the three ways in a random order."
-            ),
-            "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds."
-                .to_owned(),
-        ],
-        table: Table::new(2),
-        ..Report::default()
-    };
+    let builds = format!(
+        "gcc, warm hits: {SOURCES} small compiles by make -j2. libX11: its configure, and make -j2, with gcc. Each round \
+         runs the three ways in a random order."
+    );
+    let times = "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds.";
+    let mut report = Report::new("record", "What recording adds to a build", 2, &[&builds, times]);
     let small = |name, compiler: String| Build {
         name,
         dir: dir.clone(),

@@ -13,7 +13,7 @@ use crate::launcher::Launcher;
 use crate::packages::packages;
 use crate::place::Place;
 use crate::progress::Bar;
-use crate::table::{Table, millis, over, shown};
+use crate::table::{millis, over, shown};
 use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use larder_testkit::{Proxy, Server, Way};
@@ -108,18 +108,13 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
     bar.end(&format!("from a remote: {} rounds", options.rounds));
     proxy.set(Way::Late(Duration::ZERO));
     larder(&first, &["daemon", "stop"])?;
-    let mut report = Report {
-        name: "remote",
-        title: "From a remote",
-        notes: vec![format!(
-            "A build of {} C files with `make -j{jobs}`, all hits. The remote is Redis on this machine behind a proxy \
-             that adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no \
-             larderd. The local store has its stamps. Medians of {} interleaved rounds.",
-            options.sources, options.rounds
-        )],
-        table: Table::new(1),
-        ..Report::default()
-    };
+    let note = format!(
+        "A build of {} C files with `make -j{jobs}`, all hits. The remote is Redis on this machine behind a proxy that \
+         adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no larderd. \
+         The local store has its stamps. Medians of {} interleaved rounds.",
+        options.sources, options.rounds
+    );
+    let mut report = Report::new("remote", "From a remote", 1, &[&note]);
     kinds.iter().for_each(|kind| kind.add_to(&mut report, &kinds[0].series));
     remove(&scene.work)?;
     Ok(report)

@@ -22,6 +22,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Returns a report without rows. The first `words` columns of its table will be text.
+    pub(crate) fn new(name: &'static str, title: &'static str, words: usize, notes: &[&str]) -> Self {
+        let notes = notes.iter().map(|&note| note.to_owned()).collect();
+        Self { name, title, notes, table: Table::new(words), figures: Vec::new() }
+    }
+
     /// Prints the report and writes it.
     pub(crate) fn publish(self, place: &Place) -> Result<()> {
         self.show();

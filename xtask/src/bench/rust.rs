@@ -118,8 +118,7 @@ pub(crate) fn rust(place: &Place, larder: &Path, options: &Options) -> Result<Re
     let scene = Scene::begin(place, larder, "rust")?;
     let build = if options.rivals { Build::Yes } else { Build::No };
     let (rivals, skipped) = rivals::of_rust(&scene, build);
-    let mut report =
-        Report { name: "rust", title: "Rust programs", notes: notes(), table: Table::new(3), ..Report::default() };
+    let mut report = Report::new("rust", "Rust programs", 3, &NOTES);
     report.notes.extend(skipped);
     let adds_options = scene.work.join("adds-options");
     files::write(&adds_options, ADDS_OPTIONS)?;
@@ -359,18 +358,14 @@ impl Bench<'_> {
     }
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "`cargo build` of the `dev` profile with CARGO_INCREMENTAL=0, one build of each kind. CPU is user and system time \
-         of all processes. Each build has a fresh target directory."
-            .to_owned(),
-        "second: larder compiles crates once more whose procedural macros draw random numbers. other checkout: the first \
-         is gone. leaf edited: there, with one more function in the program itself; root edited: with one more in the crate \
-         memchr instead, which lies in the workspace. cargo rebuilds: how many crates plain cargo compiles after that edit."
-            .to_owned(),
-        "CC and CXX name the cache as well, so hits and misses include what build scripts compile.".to_owned(),
-        "artifacts: the files in `target/debug/deps`, each compared with that of a plain build at the same path, for \
-         `remap` with the same options."
-            .to_owned(),
-    ]
-}
+/// The notes below the table.
+const NOTES: [&str; 4] = [
+    "`cargo build` of the `dev` profile with CARGO_INCREMENTAL=0, one build of each kind. CPU is user and system time \
+     of all processes. Each build has a fresh target directory.",
+    "second: larder compiles crates once more whose procedural macros draw random numbers. other checkout: the first \
+     is gone. leaf edited: there, with one more function in the program itself; root edited: with one more in the crate \
+     memchr instead, which lies in the workspace. cargo rebuilds: how many crates plain cargo compiles after that edit.",
+    "CC and CXX name the cache as well, so hits and misses include what build scripts compile.",
+    "artifacts: the files in `target/debug/deps`, each compared with that of a plain build at the same path, for \
+     `remap` with the same options.",
+];
