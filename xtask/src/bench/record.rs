@@ -117,7 +117,7 @@ fn make_sources(dir: &Path) -> Result<()> {
 fn libx11(scene: &Scene) -> Result<Build> {
     packages(setup::PACKAGES_FOR_SOURCES)?;
     let dir = scene.work.join("libx11");
-    fresh(&dir.join("build"))?;
+    fresh(dir.join("build"))?;
     run::output(Command::new("git").args(["init", "--quiet", "--template="]).arg(&dir))?;
     let sources = fetch::debian(scene.place, "bazel-sources", &["libx11"])?.join("libx11");
     run::output(Command::new("cp").arg("-a").arg(sources).arg(dir.join("src")))?;

@@ -90,7 +90,7 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
             let launcher = if kind.latency.is_some() { &second } else { &local };
             if let Some(ms) = kind.latency {
                 proxy.set(Way::Late(Duration::from_millis(ms)));
-                remove(&scene.store("second"))?;
+                remove(scene.store("second"))?;
             }
             let (usage, counts) = build(launcher, &expected)?;
             let counts = counts.context("larder counts")?;
@@ -144,7 +144,7 @@ impl Kind {
 
 /// Makes a checkout of the directory, because prefetching is by commits.
 fn commit(scene: &Scene, dir: &Path) -> Result<()> {
-    remove(&dir.join(".git"))?;
+    remove(dir.join(".git"))?;
     for words in [&["init", "-q"][..], &["add", "--all"], &["commit", "-q", "-m", "all"]] {
         let mut git = Command::new("git");
         git.current_dir(dir).env("HOME", &scene.home);

@@ -199,7 +199,7 @@ impl Bench<'_> {
                 report.figures.extend(Figure::ratio(name, &[cpu], &[of_plain], goal.map(|(_, goal)| *goal)));
             }
         }
-        remove(&self.scene.work.join("reference"))
+        remove(self.scene.work.join("reference"))
     }
 
     /// Returns the checkout of a step. The two have paths of different lengths.
@@ -212,7 +212,7 @@ impl Bench<'_> {
     fn prepare(&self, step: Step) -> Result<PathBuf> {
         let checkout = self.checkout(step);
         for step in [Step::Cold, Step::Elsewhere] {
-            remove(&self.checkout(step))?;
+            remove(self.checkout(step))?;
         }
         tree::copy(&self.sources, &checkout)?;
         tree::copy(&self.root, &checkout.join("root"))?;

@@ -64,7 +64,7 @@ impl Contents {
 
     /// Returns the man pages.
     pub(super) fn man_pages(&self) -> Result<Vec<PathBuf>> {
-        files::list(&self.dir.join("man"))
+        files::list(self.dir.join("man"))
     }
 
     /// Lays out the directory that the archive holds.

@@ -30,7 +30,7 @@ pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
     };
     let own = place.own("clean-root")?;
     let result = run::shown_to_user(script(place, "clean-root.sh").arg(&root).arg(packages).arg(&own));
-    remove(&own.join("layer"))?;
+    remove(own.join("layer"))?;
     result
 }
 
@@ -48,7 +48,7 @@ pub(super) fn transcripts(place: &Place, packages: &Path) -> Result<()> {
     let heading = format!("\n{}, commit {}, {} processors.", date, fact("commit"), facts["processors"]);
     let mut typed = script(place, "quick-starts.sh");
     let said = run::output(typed.arg(&root).arg(packages).arg(&own).arg(&sources.root).arg(heading));
-    remove(&own.join("layer"))?;
+    remove(own.join("layer"))?;
     let page = place.repo.join("docs/transcripts.md");
     files::write(&page, said?)?;
     println!("written: {}", page.display());

@@ -87,7 +87,7 @@ impl Scratch {
         fresh(&root)?;
         let root = root.canonicalize().with_context(|| format!("cannot find {}", root.display()))?;
         for name in ["bin", "home", "state", "work"] {
-            fresh(&root.join(name))?;
+            fresh(root.join(name))?;
         }
         for name in ["larder", "larderd"] {
             let program = larder.with_file_name(name);

@@ -116,7 +116,7 @@ impl<'a> Caches<'a> {
         let build = || -> Result<()> {
             // The file `target/.rustc_info.json` stays, so that cargo does not ask rustc for its
             // version again, which caches would count.
-            remove(&tree.join("target/debug"))?;
+            remove(tree.join("target/debug"))?;
             let mut build = cargo_build(launcher, launcher.program.as_deref(), home);
             run::output(build.arg("--quiet").current_dir(tree)).map(drop)
         };
