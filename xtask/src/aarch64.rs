@@ -6,13 +6,11 @@
 //! seconds. The share is chosen so that it ends within a quarter of an hour.
 
 use crate::arch::Arch;
-use crate::binaries;
 use crate::debian::{self, Archive, Kernel};
-use crate::place::{self, Place};
+use crate::place::Place;
 use crate::qemu::{self, Boot};
-use crate::run;
-use crate::setup;
 use crate::table::Table;
+use crate::{binaries, files, run, setup};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -28,19 +26,7 @@ const DISK_VERSION: &str = "1";
 const DISK_BYTES: u64 = 4 << 30;
 /// The packages in the machine: compilers, and tools of the tests. clang is left out, because a
 /// compile takes minutes under emulation.
-const PACKAGES: &[&str] = &[
-    "gcc",
-    "g++",
-    "make",
-    "libc6-dev",
-    "musl-tools",
-    "strace",
-    "python3-minimal",
-    "git",
-    "procps",
-    "util-linux",
-    "zlib1g-dev",
-];
+const PACKAGES: &str = "gcc,g++,make,libc6-dev,musl-tools,strace,python3-minimal,git,procps,util-linux,zlib1g-dev";
 /// The series of Debian's kernel.
 const KERNEL: &str = "6.1";
 const PROCESSORS: u32 = 2;
@@ -83,30 +69,15 @@ const IN_MACHINE: &[Row] = &[
     row("larder-store", "larder_store"),
 ];
 
-/// The torture cases for each observer: one of each kind that may depend on the machine.
-const TORTURE: &[(&str, &[&str])] = &[
-    ("preload", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
-    ("kernel", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
+/// The torture cases for each observer, as a pattern: one of each kind that may depend on the machine.
+const TORTURE: &[(&str, &str)] = &[
+    ("preload", "A/shadow-CPATH/gcc|C/dep-MD-MG/gcc|F/link-map/gcc|G/stat"),
+    ("kernel", "A/shadow-CPATH/gcc|C/dep-MD-MG/gcc|F/link-map/gcc|G/stat"),
     (
         "auto",
-        &[
-            "A/shadow-I/gcc",
-            "A/edit-in-a-tick/gcc",
-            "B/absolute-g3/gcc",
-            "B/relative-split-dwarf/gcc",
-            "C/dep-MD/gcc",
-            "C/with-march-native/gcc",
-            "C/existing-larger-link/gcc",
-            "D/store-flip-first/gcc",
-            "D/killed-at-any-time/gcc",
-            "E/run/gcc",
-            "E/math/gcc",
-            "F/link-objects/gcc",
-            "F/ar-new-D",
-            "G/date",
-            "G/personality",
-            "G/compile-march-native-Q/gcc",
-        ],
+        "A/shadow-I/gcc|A/edit-in-a-tick/gcc|B/absolute-g3/gcc|B/relative-split-dwarf/gcc|C/dep-MD/gcc\
+         |C/with-march-native/gcc|C/existing-larger-link/gcc|D/store-flip-first/gcc|D/killed-at-any-time/gcc|E/run/gcc\
+         |E/math/gcc|F/link-objects/gcc|F/ar-new-D|G/date|G/personality|G/compile-march-native-Q/gcc",
     ),
 ];
 
@@ -136,7 +107,7 @@ pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     binaries::build_for(place, Arch::Aarch64)?;
     let guest = Guest::find(place)?;
     let logs = place.own("aarch64")?.join("logs");
-    place::fresh(&logs)?;
+    files::fresh(&logs)?;
     let mut outcomes = in_machine(place, only, &guest, &logs)?;
     if is_wanted("user emulation", only) {
         outcomes.push(in_user_emulation(place, &logs)?);
@@ -236,7 +207,7 @@ fn in_user_emulation(place: &Place, logs: &Path) -> Result<Outcome> {
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64-static");
     run::to_log(&mut command, &log)?;
     let (status, _) = run::measured(&mut command)?;
-    let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let text = files::bytes(&log)?;
     Ok(Outcome {
         name: "libraries without system calls".to_owned(),
         ran_in: "user emulation",
@@ -268,7 +239,7 @@ fn counts(text: &str) -> Counts {
 fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
     let built = built_rows(place, IN_MACHINE, only)?;
     let host = place.own("aarch64")?.join("host");
-    place::fresh(&host)?;
+    files::fresh(&host)?;
     let share = Share { repo: &place.repo, host: &host };
     for program in ["larder", "larderd"] {
         share.copy(&place.target.join(Arch::Aarch64.directory()).join(program), &format!("bin/{program}"))?;
@@ -286,8 +257,8 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
         }
         // Without the option larder chooses an observer.
         let option = if *observer == "auto" { String::new() } else { format!("--observer {observer}") };
-        let (suite, only) = ("larder-torture --bin /opt/larder/larder --verbose", cases.join("|"));
-        script += &format!("one {name} /tmp {suite} {option} --only '^({only})$'\n");
+        let suite = "larder-torture --bin /opt/larder/larder --verbose";
+        script += &format!("one {name} /tmp {suite} {option} --only '^({cases})$'\n");
         names.push((name, format!("torture, observer {observer}")));
     }
     for (Row { package, test, leave_out }, built) in built {
@@ -328,9 +299,8 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
 fn outcome_of(host: &Path, logs: &Path, name: &str, shown: String) -> Result<Outcome> {
     let read = |end: &str| {
         let path = host.join("results").join(format!("{name}.{end}"));
-        fs::read(&path)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .with_context(|| format!("the machine left no {}", path.display()))
+        let bytes = files::bytes(&path).context("the machine left no result")?;
+        anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let (text, end) = (read("log")?, read("end")?);
     let mut numbers = end.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
@@ -338,7 +308,7 @@ fn outcome_of(host: &Path, logs: &Path, name: &str, shown: String) -> Result<Out
         bail!("{name}: no exit code and duration, but {end:?}")
     };
     let log = logs.join(name);
-    fs::write(&log, &text).with_context(|| format!("cannot write {}", log.display()))?;
+    files::write(&log, &text)?;
     let counts = if name.starts_with("torture-") { torture_counts(&text) } else { counts(&text) };
     Ok(Outcome { name: shown, ran_in: "machine", counts, seconds, log, is_failure: code != 0 })
 }
@@ -352,9 +322,7 @@ struct Share<'a> {
 impl Share<'_> {
     fn copy(&self, from: &Path, to: &str) -> Result<()> {
         let to = self.host.join(to);
-        let dir = to.parent().context("is below the shared directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        fs::copy(from, &to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+        files::copy(from, &to)?;
         Ok(())
     }
 
@@ -369,7 +337,7 @@ impl Share<'_> {
             self.copy(&self.repo.join(file), &format!("repo/{file}"))?;
         }
         let results = self.host.join("results");
-        fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
+        files::make(&results)?;
         Ok(BEGIN.replace("REPO", &self.repo.display().to_string()))
     }
 }
@@ -420,11 +388,11 @@ impl Guest {
             );
             println!("── a disk with Debian {SUITE} for arm64");
             let work = place.own("aarch64")?.join("disk");
-            place::fresh(&work)?;
+            files::fresh(&work)?;
             let unfinished = make_disk(&work)?;
             // It is copied, because it may be on another file system. `cp` keeps holes.
             run::output(Command::new("cp").arg("--sparse=always").arg(&unfinished).arg(&disk))?;
-            place::remove(&work)?;
+            files::remove(&work)?;
         }
         let busybox = archive.file("busybox-static", "bin/busybox")?;
         Ok(Guest { kernel: archive.kernel(KERNEL)?, busybox, disk })
@@ -440,7 +408,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("root");
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--foreign", "--arch=arm64", "--variant=minbase"]);
-    debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root).arg(debian::mirror()?);
+    debootstrap.arg(format!("--include={PACKAGES}")).arg(SUITE).arg(&root).arg(debian::mirror()?);
     run::logged(&mut debootstrap, &dir.join("debootstrap.log"), || ())?;
     // If debootstrap cannot mount there, it makes a link to this machine's `/proc`.
     let proc = root.join("proc");
@@ -448,8 +416,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
         fs::remove_file(&proc).and_then(|()| fs::create_dir(&proc)).context("cannot make /proc")?;
     }
     let archives = root.join("var/cache/apt/archives");
-    for entry in fs::read_dir(&archives).with_context(|| format!("cannot list {}", archives.display()))? {
-        let archive = entry.context("cannot list packages")?.path();
+    for archive in files::list(&archives)? {
         if archive.extension().is_some_and(|extension| extension == "deb") {
             let words =
                 ["-c", r#"dpkg-deb --fsys-tarfile "$0" | tar --extract --keep-directory-symlink --directory "$1""#];

@@ -2,9 +2,9 @@
 //! `target/larder-aarch64`.
 
 use crate::arch::Arch;
-use crate::place::{Place, fresh, remove};
-use crate::run;
-use crate::setup;
+use crate::files::{self, fresh, remove};
+use crate::place::Place;
+use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use memchr::memmem::find;
 use semver::Version;
@@ -62,9 +62,7 @@ fn same_again(place: &Place, arch: Arch) -> Result<()> {
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     for path in listed.stdout.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
         let path = Path::new(OsStr::from_bytes(path));
-        let to = repo.join(path);
-        fs::create_dir_all(to.parent().context("below the directory")?)?;
-        fs::copy(place.repo.join(path), &to).with_context(|| format!("cannot copy {}", path.display()))?;
+        files::copy(place.repo.join(path), repo.join(path))?;
     }
     let other = Place { target: repo.join("target"), repo };
     build_for(&other, arch)?;
@@ -96,7 +94,7 @@ fn build_these(place: &Place, arch: Arch, programs: &[Program]) -> Result<()> {
     setup::for_builds_of(place, arch)?;
     let target = arch.static_target();
     let dir = place.target.join(arch.directory());
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::make(&dir)?;
     let paths = own_paths(place)?;
     // Paths of this machine would make the programs differ from those of other machines.
     let flags: Vec<String> = paths.iter().map(|(path, name)| format!("'--remap-path-prefix={path}={name}'")).collect();
@@ -109,8 +107,7 @@ fn build_these(place: &Place, arch: Arch, programs: &[Program]) -> Result<()> {
         let placed = dir.join(name);
         // The file is not overwritten in place, so a running larder keeps its program.
         let _ = fs::remove_file(&placed);
-        let size_bytes = fs::copy(&built, &placed)
-            .with_context(|| format!("cannot copy {} to {}", built.display(), placed.display()))?;
+        let size_bytes = files::copy(&built, &placed)?;
         println!("{} {:.0} kB", placed.display(), size_bytes as f64 / 1000.0);
         let bytes = fs::read(&placed)?;
         for (path, _) in &paths {

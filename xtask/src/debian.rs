@@ -5,7 +5,7 @@
 //! lists and packages do not change. The mirror is the one that this machine's apt uses for its own
 //! release, if it is Debian. Otherwise the environment variable `DEBIAN_MIRROR` names it.
 
-use crate::place::{fresh, remove};
+use crate::files::{self, fresh, remove};
 use crate::run;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -17,17 +17,8 @@ const MIRROR_VARIABLE: &str = "DEBIAN_MIRROR";
 /// The keys of the releases, from the package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// The suites with kernels. A suite that the mirror does not have is left out.
-const SUITES: &[&str] = &[
-    "bullseye",
-    "bullseye-security",
-    "bookworm",
-    "bookworm-security",
-    "bookworm-backports",
-    "trixie",
-    "trixie-security",
-    "trixie-backports",
-    "sid",
-];
+const SUITES: &str = "bullseye bullseye-security bookworm bookworm-security bookworm-backports trixie trixie-security \
+     trixie-backports sid";
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -104,23 +95,22 @@ impl Archive {
         let entry = fs::read_dir(&listed).with_context(|| format!("cannot list {}", listed.display()))?.next();
         let modules = entry.context("the package has no modules")??;
         let release = modules.file_name().to_string_lossy().into_owned();
-        let (to, moved) = (tree.join("lib/modules"), tree.join("lib/modules").join(&release));
+        let moved = tree.join("lib/modules").join(&release);
         if modules.path() != moved {
-            fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
-            fs::rename(modules.path(), &moved).with_context(|| format!("cannot move {}", moved.display()))?;
+            files::rename(modules.path(), &moved)?;
         }
         let images = [tree.join(format!("boot/vmlinuz-{release}")), moved.join("vmlinuz")];
         let image = images.iter().find(|image| image.exists()).context("the package has no kernel")?;
-        fs::rename(image, tree.join("vmlinuz")).with_context(|| format!("cannot move {}", image.display()))?;
+        files::rename(image, tree.join("vmlinuz"))?;
         // Newer depmods look in /usr/lib/modules.
         let other = tree.join("usr/lib/modules");
         if fs::remove_dir(&other).is_ok() || !other.exists() {
-            fs::create_dir_all(tree.join("usr/lib")).with_context(|| format!("cannot make {}", other.display()))?;
+            files::make(tree.join("usr/lib"))?;
             std::os::unix::fs::symlink("../../lib/modules", &other)
                 .with_context(|| format!("cannot make {}", other.display()))?;
         }
         run::output(Command::new("depmod").arg("-b").arg(tree).arg(&release))?;
-        fs::write(tree.join("release"), &release).with_context(|| format!("cannot write into {}", tree.display()))
+        files::write(tree.join("release"), &release)
     }
 
     fn newest_kernel(&self, series: &str) -> Result<String> {
@@ -145,12 +135,12 @@ impl Archive {
             .with_context(|| format!("{} cannot be downloaded", packages.join(", ")))?;
         let unfinished = to.with_extension("unfinished");
         fresh(&unfinished)?;
-        for entry in fs::read_dir(&downloads).with_context(|| format!("cannot list {}", downloads.display()))? {
-            run::output(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(&unfinished))?;
+        for package in files::list(&downloads)? {
+            run::output(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unfinished))?;
         }
         arrange(&unfinished)?;
         remove(&downloads)?;
-        fs::rename(&unfinished, to).with_context(|| format!("cannot make {}", to.display()))
+        files::rename(&unfinished, to)
     }
 
     /// Downloads the package lists, once for each directory.
@@ -161,22 +151,21 @@ impl Archive {
         }
         ensure!(Path::new(KEYRING).exists(), "{KEYRING} is missing; it is in the package debian-archive-keyring");
         for dir in ["lists/partial", "cache/archives/partial", "kernels", "packages"] {
-            fs::create_dir_all(self.dir.join(dir)).with_context(|| format!("cannot make {}", self.dir.display()))?;
+            files::make(self.dir.join(dir))?;
         }
-        fs::write(self.dir.join("status"), "").with_context(|| format!("cannot write into {}", self.dir.display()))?;
+        files::write(self.dir.join("status"), "")?;
         let mirror = mirror()?;
-        let line = |suite: &&str| {
+        let line = |suite: &str| {
             let mirror = if suite.ends_with("-security") { format!("{mirror}-security") } else { mirror.clone() };
             format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n")
         };
         let unfinished = self.dir.join("sources.unfinished");
-        fs::write(&unfinished, SUITES.iter().map(line).collect::<String>())
-            .with_context(|| format!("cannot write {}", unfinished.display()))?;
+        files::write(&unfinished, SUITES.split(' ').map(line).collect::<String>())?;
         eprintln!("fetching the lists of Debian's packages for {}", self.architecture);
         let setting = format!("Dir::Etc::sourcelist={}", unfinished.display());
         // apt-get only warns about suites that do not exist.
         run::output(self.apt("apt-get").args(["-o", &setting, "-q", "update"]))?;
-        fs::rename(&unfinished, &sources).with_context(|| format!("cannot make {}", sources.display()))
+        files::rename(&unfinished, &sources)
     }
 
     fn apt(&self, program: &str) -> Command {

@@ -5,13 +5,10 @@
 //! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
 //! build them again.
 
-use crate::packages;
 use crate::place::Place;
 use crate::projects::Project;
-use crate::run;
-use crate::tools;
+use crate::{files, packages, run, tools};
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,9 +50,8 @@ pub(crate) fn unpacked(place: &Place, name: &str, version: &str) -> Result<PathB
         "[package]\nname = \"sources-of-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
          [dependencies]\n{name} = {{ version = \"={version}\", default-features = false }}\n"
     );
-    fs::create_dir_all(dir.join("src")).with_context(|| format!("cannot make {}", dir.display()))?;
-    fs::write(dir.join("src/lib.rs"), "").with_context(|| format!("cannot write into {}", dir.display()))?;
-    fs::write(dir.join("Cargo.toml"), text).with_context(|| format!("cannot write into {}", dir.display()))?;
+    files::write(dir.join("src/lib.rs"), "")?;
+    files::write(dir.join("Cargo.toml"), text)?;
     run::output(place.cargo().arg("fetch").current_dir(&dir))
         .with_context(|| format!("cannot fetch the crate {name} {version}"))?;
     find().with_context(|| format!("cargo did not unpack {name} {version}"))

@@ -2,9 +2,8 @@
 //! installed. Otherwise they use the mutations of `fuzz/tests/short.rs` until the time is over.
 
 use crate::place::{Place, on_path};
-use crate::run;
-use anyhow::{Context, Result, ensure};
-use std::fs;
+use crate::{files, run};
+use anyhow::{Result, ensure};
 
 /// The options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
@@ -45,7 +44,7 @@ pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
 /// Runs cargo-fuzz. New inputs go to the target directory, not to the seeds.
 fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
     let found = place.own("fuzz")?.join(target);
-    fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+    files::make(&found)?;
     run::shown_to_user(example(place)?.args([target, "seeds"]).arg(&found))?;
     let mut command = own_target(place)?;
     // The pinned toolchain has no sanitizers. The crates with decoders have no unsafe code that they could check.

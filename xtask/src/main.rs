@@ -12,6 +12,7 @@ mod demo;
 mod dist;
 mod docs;
 mod fetch;
+mod files;
 mod fuzz;
 mod launcher;
 mod machine;

@@ -1,5 +1,6 @@
 //! Paths: the repository, the target directory, and the directories that xtask makes in it.
 
+use crate::files;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +40,7 @@ impl Place {
     /// Returns a directory for xtask's own files, and makes it if necessary.
     pub(crate) fn own(&self, name: &str) -> Result<PathBuf> {
         let dir = self.target.join("xtask").join(name);
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        files::make(&dir)?;
         Ok(dir)
     }
 
@@ -50,36 +51,20 @@ impl Place {
         let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
         let Some(caches) = caches else { return self.own("downloads") };
         let dir = caches.join("larder-xtask");
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        files::make(&dir)?;
         Ok(dir)
     }
 
     /// Returns the directory for the JSON and Markdown of benchmarks.
     pub(crate) fn results(&self) -> Result<PathBuf> {
         let dir = self.target.join("bench");
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        files::make(&dir)?;
         Ok(dir)
     }
 
     /// Returns the directory of the accepted report.
     pub(crate) fn accepted(&self) -> PathBuf {
         self.repo.join("benches/results")
-    }
-}
-
-/// Makes `dir` empty. Only for directories that xtask made.
-pub(crate) fn fresh(dir: &Path) -> Result<()> {
-    remove(dir)?;
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
-}
-
-/// Removes `dir` and everything in it. It may be absent.
-pub(crate) fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
-        }
-        _ => Ok(()),
     }
 }
 

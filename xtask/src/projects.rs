@@ -21,14 +21,14 @@ pub(crate) struct Project {
     pub(crate) is_quick: bool,
 }
 
-/// How a project is configured and built.
+/// How a project is configured and built. Options and targets are words with spaces between them.
 pub(crate) enum Recipe {
     /// CMake in a separate build directory. The cache is the compiler launcher.
-    Cmake { generator: &'static str, options: &'static [&'static str], targets: &'static [&'static str] },
+    Cmake { generator: &'static str, options: &'static str, targets: &'static str },
     /// `./configure` in a separate build directory. The cache is in `CC="larder gcc"`.
-    Autotools { options: &'static [&'static str], targets: &'static [&'static str] },
+    Autotools { options: &'static str, targets: &'static str },
     /// A makefile in the source tree. The cache is in `CC="larder gcc"`.
-    Make { targets: &'static [&'static str] },
+    Make { targets: &'static str },
 }
 
 /// All projects. The quick ones come first.
@@ -40,7 +40,7 @@ pub(crate) const PROJECTS: &[Project] = &[
         version: "0.1.13",
         folder: "bzip2-1.0.8",
         extra: &[],
-        recipe: Recipe::Make { targets: &["libbz2.a", "bzip2", "bzip2recover"] },
+        recipe: Recipe::Make { targets: "libbz2.a bzip2 bzip2recover" },
         objects: 9,
         is_quick: true,
     },
@@ -53,20 +53,10 @@ pub(crate) const PROJECTS: &[Project] = &[
         extra: &[],
         recipe: Recipe::Cmake {
             generator: "Ninja",
-            options: &[
-                "-DCMAKE_BUILD_TYPE=Release",
-                "-DBUILD_SHARED_LIBS=OFF",
-                "-DBUILD_TESTS=OFF",
-                "-DBUILD_CLI=OFF",
-                "-DUSE_HTTPS=OFF",
-                "-DUSE_SSH=OFF",
-                "-DUSE_BUNDLED_ZLIB=ON",
-                "-DUSE_HTTP_PARSER=builtin",
-                "-DREGEX_BACKEND=builtin",
-                "-DUSE_SHA1=CollisionDetection",
-                "-DUSE_SHA256=Builtin",
-            ],
-            targets: &["all"],
+            options: "-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTS=OFF -DBUILD_CLI=OFF \
+                -DUSE_HTTPS=OFF -DUSE_SSH=OFF -DUSE_BUNDLED_ZLIB=ON -DUSE_HTTP_PARSER=builtin \
+                -DREGEX_BACKEND=builtin -DUSE_SHA1=CollisionDetection -DUSE_SHA256=Builtin",
+            targets: "all",
         },
         objects: 217,
         is_quick: true,
@@ -80,16 +70,9 @@ pub(crate) const PROJECTS: &[Project] = &[
         extra: &[],
         recipe: Recipe::Cmake {
             generator: "Unix Makefiles",
-            options: &[
-                "-DCMAKE_BUILD_TYPE=Release",
-                "-DBUILD_SHARED=OFF",
-                "-DBUILD_TESTS=OFF",
-                "-DWITH_DOC=OFF",
-                "-DWITH_LIBSODIUM=OFF",
-                "-DENABLE_CURVE=OFF",
-                "-DWITH_PERF_TOOL=OFF",
-            ],
-            targets: &["all"],
+            options: "-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED=OFF -DBUILD_TESTS=OFF -DWITH_DOC=OFF \
+                -DWITH_LIBSODIUM=OFF -DENABLE_CURVE=OFF -DWITH_PERF_TOOL=OFF",
+            targets: "all",
         },
         objects: 105,
         is_quick: true,
@@ -101,7 +84,7 @@ pub(crate) const PROJECTS: &[Project] = &[
         version: "0.6.1",
         folder: "jemalloc",
         extra: &[("configure/configure", "configure")],
-        recipe: Recipe::Autotools { options: &["--disable-cxx"], targets: &["build_lib_static", "build_lib_shared"] },
+        recipe: Recipe::Autotools { options: "--disable-cxx", targets: "build_lib_static build_lib_shared" },
         objects: 186,
         is_quick: false,
     },
@@ -114,15 +97,9 @@ pub(crate) const PROJECTS: &[Project] = &[
         extra: &[],
         recipe: Recipe::Cmake {
             generator: "Ninja",
-            options: &[
-                "-DCMAKE_BUILD_TYPE=Release",
-                "-DCMAKE_CXX_STANDARD=14",
-                "-DABSL_PROPAGATE_CXX_STANDARD=ON",
-                "-Dprotobuf_BUILD_TESTS=OFF",
-                "-Dprotobuf_BUILD_PROTOC_BINARIES=OFF",
-                "-Dprotobuf_WITH_ZLIB=OFF",
-            ],
-            targets: &["all"],
+            options: "-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=14 -DABSL_PROPAGATE_CXX_STANDARD=ON \
+                -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF -Dprotobuf_WITH_ZLIB=OFF",
+            targets: "all",
         },
         objects: 332,
         is_quick: false,

@@ -15,7 +15,7 @@
 //! Unaware of: where kernels and images come from (`debian`), and what scripts do.
 
 use crate::debian::Kernel;
-use crate::place::{fresh, remove};
+use crate::files::{self, fresh, remove};
 use crate::run::{self, Streamed};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -78,26 +78,10 @@ pub(crate) struct Boot<'a> {
 }
 
 /// The modules that are loaded in every machine, if its kernel has them as modules: for booting,
-/// and for the file systems of larder's images.
-const MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_mmio",
-    "virtio_blk",
-    "virtio_console",
-    "virtio_rng",
-    "ext4",
-    // ext4 needs it for checksums. The kernel requests it by the name of an algorithm, which
-    // modules.dep does not contain.
-    "crc32c_generic",
-    "9p",
-    "9pnet_virtio",
-    "erofs",
-    "squashfs",
-    "overlay",
-    "fuse",
-    "loop",
-    "binfmt_misc",
-];
+/// and for the file systems of larder's images. ext4 needs `crc32c_generic` for checksums. The kernel
+/// requests it by the name of an algorithm, which modules.dep does not contain.
+const MODULES: &str = "virtio_pci virtio_mmio virtio_blk virtio_console virtio_rng ext4 crc32c_generic 9p 9pnet_virtio \
+     erofs squashfs overlay fuse loop binfmt_misc";
 
 /// The first process: loads the modules, mounts the file systems, and starts the second script in
 /// the root file system.
@@ -174,7 +158,7 @@ pub(crate) fn boot(boot: &Boot<'_>, line: impl FnMut(&str)) -> Result<Ended> {
     make_initramfs(boot, &initramfs)?;
     let code = boot.work.join("code");
     let console = boot.work.join("console");
-    fs::write(&code, "").with_context(|| format!("cannot write {}", code.display()))?;
+    files::write(&code, "")?;
     let mut command = qemu(boot, &initramfs, &code, &console);
     let streamed = run::streamed(&mut command, boot.log, boot.limit, line)?;
     let said = fs::read_to_string(&code).unwrap_or_default();
@@ -222,19 +206,19 @@ fn qemu(boot: &Boot<'_>, initramfs: &Path, code: &Path, console: &Path) -> Comma
 fn make_initramfs(boot: &Boot<'_>, to: &Path) -> Result<()> {
     let tree = boot.work.join("tree");
     for dir in ["bin", "dev", "proc", "sys", "root", "modules", "boot"] {
-        fs::create_dir_all(tree.join(dir)).with_context(|| format!("cannot make {}", tree.display()))?;
+        files::make(tree.join(dir))?;
     }
-    copy(boot.busybox, &tree.join("bin/busybox"))?;
-    write(&tree.join("boot/script"), boot.script)?;
-    write(&tree.join("boot/begin"), BEGIN)?;
-    write(&tree.join("init"), INIT)?;
+    files::copy(boot.busybox, tree.join("bin/busybox"))?;
+    files::write(tree.join("boot/script"), boot.script)?;
+    files::write(tree.join("boot/begin"), BEGIN)?;
+    files::write(tree.join("init"), INIT)?;
     let mut order = Vec::new();
     for module in needed(&boot.kernel.modules)? {
         let name = module_name(&module).context("modules end in .ko")?;
         uncompressed(&boot.kernel.modules.join(&module), &tree.join("modules").join(&name))?;
         order.push(name);
     }
-    write(&tree.join("modules/order"), &order.join("\n"))?;
+    files::write(tree.join("modules/order"), order.join("\n"))?;
     let script = "cd \"$1\" && chmod 755 init && find . | cpio -o -H newc --quiet -R 0:0 | gzip -1 > \"$2\"";
     run::output(Command::new("sh").args(["-ec", script, "sh"]).arg(&tree).arg(to)).map(drop)
 }
@@ -243,8 +227,7 @@ fn make_initramfs(boot: &Boot<'_>, to: &Path) -> Result<()> {
 /// order in which they can be loaded. Modules that are built into this kernel or absent are left
 /// out.
 fn needed(modules: &Path) -> Result<Vec<PathBuf>> {
-    let file = modules.join("modules.dep");
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = files::read(modules.join("modules.dep"))?;
     Ok(ordered(&text).into_iter().map(PathBuf::from).collect())
 }
 
@@ -258,7 +241,7 @@ fn ordered(text: &str) -> Vec<&str> {
         depends.insert(name, (file, others.split_whitespace().collect()));
     }
     let mut order = Vec::new();
-    for (file, others) in MODULES.iter().filter_map(|&name| depends.get(name)) {
+    for (file, others) in MODULES.split(' ').filter_map(|name| depends.get(name)) {
         for &one in others.iter().rev().chain([file]) {
             if !order.contains(&one) {
                 order.push(one);
@@ -280,21 +263,13 @@ fn uncompressed(from: &Path, to: &Path) -> Result<()> {
     let program = match from.extension().and_then(|end| end.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
-        Some("ko") => return copy(from, to),
+        Some("ko") => return files::copy(from, to).map(drop),
         _ => bail!("{} is compressed in a form that is not known here", from.display()),
     };
     let output = Command::new(program).arg("-dc").arg(from).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
     ensure!(output.status.success(), "{program} cannot read {}", from.display());
-    fs::write(to, output.stdout).with_context(|| format!("cannot write {}", to.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to).map(drop).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    files::write(to, output.stdout)
 }
 
 #[cfg(test)]

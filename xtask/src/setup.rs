@@ -4,8 +4,7 @@
 use crate::arch::Arch;
 use crate::packages::{as_root, install, packages};
 use crate::place::{Place, on_path};
-use crate::run;
-use crate::tools;
+use crate::{run, tools};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;

@@ -4,30 +4,21 @@
 //! Each stage is a process of its own, `cargo xtask test --stage NAME`, so that its output can be
 //! kept in a file and be shown as one block when it has ended.
 
-use crate::aarch64;
 use crate::arch::Arch;
 use crate::bench::corpus;
-use crate::binaries;
-use crate::demo;
-use crate::dist;
-use crate::docs;
-use crate::place::{Place, fresh};
-use crate::run;
-use crate::sanitize;
+use crate::files::{self, fresh};
+use crate::place::Place;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
-use crate::supply;
-use crate::tools;
-use crate::torture;
-use anyhow::{Context, Result, ensure};
+use crate::{aarch64, binaries, demo, dist, docs, run, sanitize, supply, tools, torture};
+use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, thread};
 
 /// The options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -202,7 +193,7 @@ fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
         command.arg("--full");
     }
     let (status, usage) = run::measured(&mut command)?;
-    let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let output = files::bytes(&log)?;
     let output = String::from_utf8_lossy(&output).into_owned();
     Ok(Outcome { is_success: status.success(), took: usage.wall, output })
 }
@@ -233,7 +224,7 @@ fn tests(place: &Place, full: bool) -> Result<()> {
     let mut skips = Skips::default();
     let file = skips_file(place)?;
     let result = run::filtered(&mut command, &file.with_file_name("log"), |line| skips.read(line));
-    fs::write(&file, skips.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    files::write(&file, skips.to_string())?;
     result?;
     if skips::is_ci() { skips.check() } else { Ok(()) }
 }

@@ -11,7 +11,7 @@
 use crate::arch::Arch;
 use crate::binaries::{Package, packages};
 use crate::place::Place;
-use crate::{run, tools};
+use crate::{files, run, tools};
 use anyhow::{Context, Result, bail, ensure};
 use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
@@ -93,8 +93,8 @@ pub(crate) fn supply_chain(place: &Place, options: &Options) -> Result<bool> {
 /// Runs the check, as a stage of `cargo xtask test`. The error lists everything that was found.
 pub(crate) fn check(place: &Place) -> Result<()> {
     let dir = place.repo.join("supply-chain");
-    let known: Advisories = serde_json::from_str(&read(&dir.join("advisories.json"))?)?;
-    let accepted: Accepted = toml::from_str(&read(&dir.join("accepted.toml"))?)?;
+    let known: Advisories = serde_json::from_str(&files::read(dir.join("advisories.json"))?)?;
+    let accepted: Accepted = toml::from_str(&files::read(dir.join("accepted.toml"))?)?;
     let packages = packages(place)?;
     let found = found(&packages, &known.advisories, &accepted)?;
     let foreign = packages.iter().filter(|package| package.source.is_some()).count();
@@ -172,7 +172,7 @@ pub(crate) fn write_sboms(place: &Place) -> Result<()> {
     let (tool, version) = SBOM_TOOL;
     let program = tools::by_cargo(place, tool, version, &["--locked"])?;
     let into = place.target.join(Arch::HOST.directory());
-    fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
+    files::make(&into)?;
     for (directory, name) in [("crates/wrapper", "larder"), ("crates/daemon", "larderd")] {
         let about = place.repo.join(directory);
         let file = format!("{name}.cdx");
@@ -182,14 +182,14 @@ pub(crate) fn write_sboms(place: &Place) -> Result<()> {
         run::shown_to_user(command.current_dir(&place.repo))?;
         // The tool writes a file for each package of the workspace, into the package's directory.
         let written = format!("{file}.json");
-        let text = read(&about.join(&written)).with_context(|| format!("{tool} wrote no {written}"))?;
+        let text = files::read(about.join(&written)).with_context(|| format!("{tool} wrote no {written}"))?;
         for package in packages(place)?.iter().filter(|package| package.source.is_none()) {
             let _ = fs::remove_file(package.manifest_path.with_file_name(&written));
         }
         // The identifiers of our own packages are paths of this machine.
         let text = text.replace(&place.repo.display().to_string(), "/larder");
         let to = into.join(&written);
-        fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
+        files::write(&to, text)?;
         println!("{}", to.display());
     }
     Ok(())
@@ -199,10 +199,9 @@ pub(crate) fn write_sboms(place: &Place) -> Result<()> {
 fn update(place: &Place, database: &Path, as_of: &str) -> Result<()> {
     let mut advisories = Vec::new();
     let crates = database.join("crates");
-    for one in fs::read_dir(&crates).with_context(|| format!("{} is not an advisory database", database.display()))? {
-        for file in fs::read_dir(one?.path())? {
-            let path = file?.path();
-            advisories.extend(advisory(&read(&path)?).with_context(|| path.display().to_string())?);
+    for one in files::list(&crates).with_context(|| format!("{} is not an advisory database", database.display()))? {
+        for path in files::list(one)? {
+            advisories.extend(advisory(&files::read(&path)?).with_context(|| path.display().to_string())?);
         }
     }
     if advisories.is_empty() {
@@ -212,7 +211,7 @@ fn update(place: &Place, database: &Path, as_of: &str) -> Result<()> {
     let source = "RustSec advisory database, public domain (CC0)".to_owned();
     let written = serde_json::to_string_pretty(&Advisories { source, as_of: as_of.to_owned(), advisories })?;
     let path = place.repo.join("supply-chain/advisories.json");
-    fs::write(&path, written + "\n").with_context(|| format!("cannot write {}", path.display()))
+    files::write(&path, written + "\n")
 }
 
 /// Reads a file of the database: Markdown that begins with a block of TOML. Returns `None` if the
@@ -243,10 +242,6 @@ fn advisory(text: &str) -> Result<Option<Advisory>> {
     let Front { advisory: About { id, package, informational, withdrawn }, versions } = toml::from_str(front)?;
     let Versions { patched, unaffected } = versions;
     Ok(withdrawn.is_none().then_some(Advisory { id, package, informational, patched, unaffected }))
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]

@@ -8,11 +8,10 @@
 //! | Kubernetes | csi-sanity (a Go module) |
 //! | images of package managers | pnpm, yarn 1 and 4 (npm), uv and poetry (pip) |
 
-use crate::packages;
-use crate::place::{Place, on_path, remove};
-use crate::run;
+use crate::files::{self, remove};
+use crate::place::{Place, on_path};
+use crate::{packages, run};
 use anyhow::{Context, Result, bail};
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -64,7 +63,7 @@ pub(crate) fn by_cargo(place: &Place, name: &str, version: &str, options: &[&str
     println!("installing with cargo, once: {name} {version}");
     let kept = place.lasting()?;
     let scratch = kept.join(format!("building-{name}-{version}"));
-    fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+    files::make(&scratch)?;
     let mut cargo = place.cargo();
     cargo.args(["install", name, "--version", &format!("={version}"), "--root"]);
     cargo.arg(kept.join(format!("{name}-{version}"))).args(options);

@@ -3,11 +3,8 @@
 //!
 //! The suite is a separate program that runs larder as a program. Its `--help` lists the options.
 
-use crate::binaries;
 use crate::place::Place;
-use crate::run;
-use crate::setup;
-use crate::skips;
+use crate::{binaries, run, setup, skips};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;

@@ -1,5 +1,6 @@
 //! Source and build trees: copied with old times, counted, and compared file by file.
 
+use crate::files;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileTimes};
@@ -45,17 +46,16 @@ pub(crate) struct Comparison {
 
 /// Copies a tree. Every file in it gets the same old time.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type()?;
+    files::make(to)?;
+    for path in files::list(from)? {
+        let target = to.join(path.file_name().unwrap_or_default());
+        let kind = fs::symlink_metadata(&path)?;
         if kind.is_dir() {
-            copy(&entry.path(), &target)?;
+            copy(&path, &target)?;
         } else if kind.is_file() {
-            copy_file(&entry.path(), &target)?;
+            copy_file(&path, &target)?;
         } else {
-            let link = fs::read_link(entry.path())?;
+            let link = fs::read_link(path)?;
             std::os::unix::fs::symlink(link, &target).with_context(|| format!("cannot make {}", target.display()))?;
         }
     }
@@ -64,12 +64,12 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Copies a file with its mode, and sets the old time.
 pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<()> {
-    let saying = || format!("cannot copy {} to {}", from.display(), to.display());
-    fs::copy(from, to).with_context(saying)?;
+    files::copy(from, to)?;
     let mode = fs::metadata(to)?.permissions().mode();
     fs::set_permissions(to, fs::Permissions::from_mode(mode | 0o600))?;
     let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SOURCE_TIME);
-    File::options().write(true).open(to).and_then(|file| file.set_times(times)).with_context(saying)
+    let set = File::options().write(true).open(to).and_then(|file| file.set_times(times));
+    set.with_context(|| format!("cannot set the time of {}", to.display()))
 }
 
 /// Returns the number of object files below `dir`. Directories that cannot be read are skipped.
@@ -121,8 +121,7 @@ fn list(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_path_buf()];
     while let Some(dir) = pending.pop() {
-        for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
-            let path = entry?.path();
+        for path in files::list(&dir)? {
             let meta = fs::symlink_metadata(&path).with_context(|| format!("cannot look at {}", path.display()))?;
             if meta.is_dir() {
                 pending.push(path);
@@ -143,8 +142,7 @@ fn content_differs(expected: &Path, actual: &Path) -> Result<Option<String>> {
     if fs::symlink_metadata(expected)?.is_symlink() {
         return Ok(None);
     }
-    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let (left, right) = (read(expected)?, read(actual)?);
+    let (left, right) = (files::bytes(expected)?, files::bytes(actual)?);
     if left == right {
         return Ok(None);
     }

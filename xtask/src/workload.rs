@@ -4,14 +4,13 @@
 //! Unaware of: what is compared. The demo and the benchmarks decide that.
 
 use crate::fetch::Sources;
+use crate::files::{self, fresh};
 use crate::launcher::{Counts, Launcher};
-use crate::place::fresh;
 use crate::progress::Bar;
 use crate::projects::{Project, Recipe};
 use crate::run::{self, Usage};
 use crate::tree;
 use anyhow::{Context, Result};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,11 +64,10 @@ impl Workload<'_> {
 
     fn lay_out(&self) -> Result<()> {
         fresh(&self.tree)?;
-        fs::create_dir_all(self.tree.join("build"))?;
+        files::make(self.tree.join("build"))?;
         // It is a checkout of its own. Otherwise it would be part of our checkout, at another path
         // in it each time.
-        fs::create_dir_all(self.tree.join(".git"))?;
-        fs::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
+        files::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let src = self.tree.join("src");
         tree::copy(&self.sources.root, &src)?;
         self.project
@@ -84,7 +82,7 @@ impl Workload<'_> {
             Recipe::Make { .. } => return Ok(Usage::default()),
             Recipe::Cmake { generator, options, .. } => {
                 let mut command = Command::new("cmake");
-                command.arg("-S").arg(&src).arg("-B").arg(&build).args(["-G", generator]).args(*options);
+                command.arg("-S").arg(&src).arg("-B").arg(&build).args(["-G", generator]).args(options.split(' '));
                 for language in launcher.program.iter().flat_map(|_| ["C", "CXX"]) {
                     let program = launcher.compiler("");
                     command.arg(format!("-DCMAKE_{language}_COMPILER_LAUNCHER={}", program.trim()));
@@ -93,7 +91,7 @@ impl Workload<'_> {
             }
             Recipe::Autotools { options, .. } => {
                 let mut command = Command::new(src.join("configure"));
-                command.args(*options).arg(format!("CC={}", launcher.compiler("gcc")));
+                command.args(options.split(' ')).arg(format!("CC={}", launcher.compiler("gcc")));
                 command
             }
         };
@@ -114,7 +112,7 @@ impl Workload<'_> {
             Recipe::Cmake { generator: "Ninja", targets, .. } => (self.tool_in_build("ninja"), targets),
             Recipe::Cmake { targets, .. } => (self.tool_in_build("make"), targets),
         };
-        command.arg(jobs).args(*targets);
+        command.arg(jobs).args(targets.split(' '));
         launcher.apply(&mut command, &self.home);
         command
     }
@@ -131,10 +129,7 @@ impl Workload<'_> {
 
     /// Moves the built tree to `kept`, so that the next build can use its path.
     pub(crate) fn move_to(&self, kept: &Path) -> Result<()> {
-        crate::place::remove(kept)?;
-        let parent = kept.parent().context("a kept tree lies in a directory")?;
-        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        fs::rename(&self.tree, kept)
-            .with_context(|| format!("cannot move {} to {}", self.tree.display(), kept.display()))
+        crate::files::remove(kept)?;
+        files::rename(&self.tree, kept)
     }
 }

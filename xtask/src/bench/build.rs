@@ -12,14 +12,14 @@ use super::rivals::{self, Rival};
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build};
+use crate::files::{self, remove};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::projects::{self, Project};
 use crate::setup;
 use crate::table::{NONE, Table, over, seconds, shown};
 use crate::workload::{Built, Workload};
-use anyhow::{Context, Result, ensure};
-use std::fs;
+use anyhow::{Result, ensure};
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(crate) fn build(place: &Place, larder: &Path, options: &Options) -> Result<R
     let projects = projects::choose(!options.full, &options.only)?;
     setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "build")?;
-    fs::create_dir_all(scene.work.join("logs")).context("cannot make the directory of logs")?;
+    files::make(scene.work.join("logs"))?;
     let store = scene.store("larder");
     let larder = Rival { launcher: Launcher::larder(larder, &store)?, store, server: None };
     let build = if options.rounds == 1 { Build::No } else { Build::Yes };
@@ -76,13 +76,12 @@ pub(crate) fn build(place: &Place, larder: &Path, options: &Options) -> Result<R
     // sometimes finds another daemon that a client has started.
     rivals.retain(|rival| rival.launcher.name != "kache");
     let mut caches: Vec<Rival> = std::iter::once(larder).chain(rivals).collect();
-    let mut report = Report {
-        name: "build",
-        title: "Whole builds",
-        notes: notes(options.rounds),
-        table: Table::new(3),
-        ..Report::default()
-    };
+    let rounds = format!(
+        "Medians of at least {} rounds with one build of each kind, and of more rounds for short builds. {MEASURED}",
+        options.rounds
+    );
+    let mut report = Report::new("build", "Whole builds", 3, &[&rounds]);
+    report.notes.extend(NOTES.map(str::to_owned));
     report.notes.extend(skipped);
     for project in projects {
         let kinds = measure(&scene, options, project, &mut caches)?;
@@ -203,21 +202,16 @@ fn add_row(table: &mut Table, project: &Project, kind: &Kind, kinds: &[Kind]) {
     ]);
 }
 
-fn notes(rounds: u32) -> Vec<String> {
-    vec![
-        format!(
-            "Medians of at least {rounds} rounds with one build of each kind, and of more rounds for short builds. CPU is \
-             user and system time of all processes, without configuring. Cold builds begin with an empty store. Every \
-             build runs at the same path, from fresh sources."
-        ),
-        "copies: a static program in front of the compiler that copies the object and the depfile of the plain build, \
-         and checks no input. It runs the tool for links and archives, which larder answers as well."
-            .to_owned(),
-        "larder warm, empty stamps: as in a container that was just started with a store from another machine."
-            .to_owned(),
-        rivals::NOTE.to_owned(),
-        "kache is measured by `bench hit` and `bench miss` only, because its daemon cannot be restarted with an empty \
-         store in each round."
-            .to_owned(),
-    ]
-}
+/// How the builds are measured.
+const MEASURED: &str = "CPU is user and system time of all processes, without configuring. Cold builds begin with an \
+     empty store. Every build runs at the same path, from fresh sources.";
+
+/// The notes below the table.
+const NOTES: [&str; 4] = [
+    "copies: a static program in front of the compiler that copies the object and the depfile of the plain build, and \
+     checks no input. It runs the tool for links and archives, which larder answers as well.",
+    "larder warm, empty stamps: as in a container that was just started with a store from another machine.",
+    rivals::NOTE,
+    "kache is measured by `bench hit` and `bench miss` only, because its daemon cannot be restarted with an empty store \
+     in each round.",
+];

@@ -7,10 +7,10 @@
 use super::figure::{self, Figure};
 use super::report::NOT_MEASURED;
 use super::statistics::Interval;
+use crate::files;
 use crate::place::Place;
 use crate::table::{NONE, Table};
 use anyhow::{Context, Result, ensure};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The options of `cargo xtask bench compare`.
@@ -71,7 +71,7 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
         text = text.replace(&own.display().to_string(), "…");
     }
     let to = place.accepted().join(path.file_name().context("a report is a file")?);
-    fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
+    files::write(&to, text)?;
     println!("written: {}", to.display());
     Ok(())
 }
@@ -82,7 +82,7 @@ fn last_or(place: &Place, given: Option<&PathBuf>) -> Result<PathBuf> {
 
 /// Reads a report that has figures.
 fn read(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the report {}", path.display()))?;
+    let text = files::read(path)?;
     ensure!(!figure::read(&text).is_empty(), "{} is not a report of `cargo xtask bench`", path.display());
     Ok(text)
 }

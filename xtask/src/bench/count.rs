@@ -8,23 +8,22 @@
 //!   children.
 
 use super::measure::{SETTLING, Subject, behind};
-use crate::binaries;
 use crate::place::Place;
+use crate::{binaries, files};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Returns the number of system calls of the command and all its descendants.
 pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64> {
     let report = scratch.join("strace.txt");
     let words: [&OsStr; 5] = ["-f".as_ref(), "-c".as_ref(), "-q".as_ref(), "-o".as_ref(), report.as_os_str()];
     under("strace".as_ref(), &words, subject)?;
-    let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
+    let text = files::read(&report)?;
     total_calls(&text).with_context(|| format!("strace counted nothing for {}", subject.name()))
 }
 
@@ -47,7 +46,7 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
     let report = scratch.join("own.json");
     let words: [&OsStr; 3] = ["own".as_ref(), "--to".as_ref(), report.as_os_str()];
     once_under(counting.as_os_str(), &words, subject)?;
-    let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
+    let text = files::read(&report)?;
     let json: serde_json::Value = serde_json::from_str(&text).context("`count own` did not write JSON")?;
     let number = |name: &str| json[name].as_u64().with_context(|| format!("`count own` has no {name}"));
     Ok(Own {

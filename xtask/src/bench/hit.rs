@@ -4,19 +4,18 @@
 //! Each measured run of a cache was a hit: the counters of the cache confirm it, and the object is
 //! compared with the plain compile's.
 
-use super::count;
 use super::figure::Figure;
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::Report;
-use super::rivals;
 use super::scene::Scene;
 use super::statistics::quantile;
 use super::subjects::{Caches, Compile, True};
+use super::{count, rivals};
 use crate::fetch::Build;
 use crate::place::Place;
 use crate::setup;
-use crate::table::{Table, millis, shown};
+use crate::table::{millis, shown};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -54,8 +53,7 @@ pub(crate) fn hit(place: &Place, larder: &Path, options: &Options) -> Result<Rep
     let build = if options.runs < FEW { Build::No } else { Build::Yes };
     let (caches, skipped) = Caches::all(&scene, build)?;
     let bench = Bench { scene, caches, counting: count::program(place)?, rounds: options.runs as usize };
-    let mut report =
-        Report { name: "hit", title: "One warm hit", notes: notes(), table: Table::new(2), ..Report::default() };
+    let mut report = Report::new("hit", "One warm hit", 2, &NOTES);
     report.notes.extend(skipped);
     for (case, goal) in [inputs::c(&bench.scene.work)?, inputs::cpp(&bench.scene.work)?].iter().zip(GOALS) {
         bench.case(case, goal, &mut report).with_context(|| format!("the {} case", case.name))?;
@@ -158,16 +156,13 @@ fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> 
     Ok(())
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "CPU is user and system time of the command, all its descendants and the cache's server: the median of \
-         interleaved runs. Page faults are minor faults of the command and the descendants \
-         that were waited for: the median of the same runs. System calls and instructions are counted in runs of their \
-         own. All three do not include servers. Peak is the memory of the program itself."
-            .to_owned(),
-        "larder, empty stamps: its stamps are removed before each run, so larder reads and hashes every input, \
-         including the compiler's programs, as in a container that was just started."
-            .to_owned(),
-        rivals::NOTE.to_owned(),
-    ]
-}
+/// The notes below the table.
+const NOTES: [&str; 3] = [
+    "CPU is user and system time of the command, all its descendants and the cache's server: the median of \
+     interleaved runs. Page faults are minor faults of the command and the descendants \
+     that were waited for: the median of the same runs. System calls and instructions are counted in runs of their \
+     own. All three do not include servers. Peak is the memory of the program itself.",
+    "larder, empty stamps: its stamps are removed before each run, so larder reads and hashes every input, \
+     including the compiler's programs, as in a container that was just started.",
+    rivals::NOTE,
+];

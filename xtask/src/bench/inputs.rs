@@ -1,9 +1,9 @@
 //! Generates the sources that hits and misses are measured with. They are the same on every
 //! machine, except for the system's headers.
 
-use anyhow::{Context, Result};
+use crate::files;
+use anyhow::Result;
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// One compile: a source, its headers, and the command.
@@ -21,11 +21,7 @@ pub(crate) const OUTPUTS: &[&str] = &["main.o", "main.d"];
 impl Case {
     /// Returns the outputs of the last compile.
     pub(crate) fn outputs(&self) -> Result<Vec<Vec<u8>>> {
-        let read = |name: &&str| {
-            let path = self.dir.join(name);
-            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        OUTPUTS.iter().map(read).collect()
+        OUTPUTS.iter().map(|name| files::bytes(self.dir.join(name))).collect()
     }
 }
 
@@ -47,19 +43,22 @@ pub(crate) fn c(parent: &Path) -> Result<Case> {
             let folder = format!("{folder}_{root}");
             writeln!(includes, "#include <{folder}/h0.h>")?;
             for index in 0..*headers {
-                write(&dir.join(root).join(&folder).join(format!("h{index}.h")), &header(&folder, index, *headers))?;
+                files::write(
+                    dir.join(root).join(&folder).join(format!("h{index}.h")),
+                    header(&folder, index, *headers),
+                )?;
             }
         }
     }
     let functions: String = (0..FUNCTIONS).map(function).collect();
-    write(&dir.join("main.c"), &format!("{includes}\n{functions}"))?;
+    files::write(dir.join("main.c"), format!("{includes}\n{functions}"))?;
     Ok(Case { name: "C", dir, compiler: "gcc", arguments: arguments(&["-Iinclude", "-Igenerated", "-O2"], "main.c") })
 }
 
 /// Returns a case with about 240 headers of the C++ library and an object of 1.5 MB.
 pub(crate) fn cpp(parent: &Path) -> Result<Case> {
     let dir = parent.join("cpp");
-    write(&dir.join("main.cc"), CPP)?;
+    files::write(dir.join("main.cc"), CPP)?;
     Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
 }
 
@@ -75,7 +74,7 @@ pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
         let number = if is_c { "const int run = RUN;" } else { "extern const int run;\nconst int run = RUN;" };
         let source = if is_c { "main.c" } else { "main.cc" };
         let includes: String = size.includes.iter().map(|name| format!("#include <{name}>\n")).collect();
-        write(&dir.join(source), &format!("{includes}{number}\n{functions}{rest}"))?;
+        files::write(dir.join(source), format!("{includes}{number}\n{functions}{rest}"))?;
         let arguments = arguments(&[if size.with_cpp { "-std=c++17" } else { "-O2" }], source);
         cases.push(Case { name: size.name, dir, compiler: size.compiler, arguments });
     }
@@ -135,8 +134,7 @@ fn plain_function(index: usize, is_c: bool) -> String {
 
 /// Returns the number of headers that the compile read, from its depfile.
 pub(crate) fn headers(case: &Case) -> Result<usize> {
-    let path = case.dir.join("main.d");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read(case.dir.join("main.d"))?;
     let words = text.split_whitespace().filter(|&word| word != "\\" && !word.ends_with(':'));
     Ok(words.count().saturating_sub(1))
 }
@@ -196,9 +194,3 @@ int main(int, char** names)
     return static_cast<int>(Table<1>().find(names[0]) + Table<2>().find(names[0]));
 }
 "#;
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    let parent = path.parent().context("a source lies in a directory")?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}

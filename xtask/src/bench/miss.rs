@@ -18,10 +18,11 @@ use super::rivals;
 use super::scene::Scene;
 use super::subjects::{Caches, Compile};
 use crate::fetch::Build;
+use crate::files::fresh;
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, fresh};
+use crate::place::Place;
 use crate::setup;
-use crate::table::{Table, millis, over, shown};
+use crate::table::{millis, over, shown};
 use anyhow::{Context, Result, ensure};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -170,8 +171,7 @@ pub(crate) fn miss(place: &Place, larder: &Path, options: &Options) -> Result<Re
     let (caches, skipped) = Caches::all(&scene, build)?;
     let storeless = storeless(&scene)?;
     let bench = Bench { scene, caches, storeless, counting: count::program(place)?, rounds: options.runs as usize };
-    let mut report =
-        Report { name: "miss", title: "One miss", notes: notes(), table: Table::new(2), ..Report::default() };
+    let mut report = Report::new("miss", "One miss", 2, &NOTES);
     report.notes.extend(skipped);
     for case in inputs::of_sizes(&bench.scene.work.join("inputs"), options.quick)? {
         bench.case(&case, &mut report).with_context(|| format!("the case {}", case.name))?;
@@ -291,22 +291,18 @@ fn add_to(
     }
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "CPU is user and system time of the command and all its descendants, and of a server until the command ends; \
-         medians of interleaved runs. Each run is of a new command, and its result was recorded. The results of the \
-         first and the last run are compared with the plain compile's."
-            .to_owned(),
-        "own: CPU time and peak memory of the wrapper alone, in a run of its own. largest: peak memory of the largest \
-         process, which is the compiler proper."
-            .to_owned(),
-        "larder: there is a stamp for every input. empty stamps: the stamps are removed before each run, so every \
-         input is read and hashed. no store: the whole store is removed, so both observers also judge the compiler's \
-         programs."
-            .to_owned(),
-        rivals::NOTE.to_owned(),
-    ]
-}
+/// The notes below the table.
+const NOTES: [&str; 4] = [
+    "CPU is user and system time of the command and all its descendants, and of a server until the command ends; \
+     medians of interleaved runs. Each run is of a new command, and its result was recorded. The results of the \
+     first and the last run are compared with the plain compile's.",
+    "own: CPU time and peak memory of the wrapper alone, in a run of its own. largest: peak memory of the largest \
+     process, which is the compiler proper.",
+    "larder: there is a stamp for every input. empty stamps: the stamps are removed before each run, so every \
+     input is read and hashed. no store: the whole store is removed, so both observers also judge the compiler's \
+     programs.",
+    rivals::NOTE,
+];
 
 #[cfg(test)]
 mod tests {

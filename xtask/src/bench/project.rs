@@ -1,5 +1,6 @@
 //! A generated project of C files. They are alike, but each has other bytes.
 
+use crate::files;
 use crate::launcher::{Counts, Launcher};
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,7 @@ use std::process::Command;
 const HEADERS: u32 = 30;
 const FUNCTIONS: u32 = 5;
 
-/// The directory, and the number of sources besides `first.c`.
+/// The directory, and the number of sources.
 pub(super) struct Project {
     pub(super) dir: PathBuf,
     sources: u32,
@@ -21,32 +22,26 @@ impl Project {
     /// Writes the project.
     pub(super) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
         // Files above the top of a checkout are not part of cache keys.
-        write(&dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
+        files::write(dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
         for header in 0..HEADERS {
             writeln!(includes, "#include \"h{header}.h\"")?;
             let text = format!("#pragma once\nstruct s{header} {{ int count; struct s{header} *next; }};\n");
-            write(&dir.join(format!("include/h{header}.h")), &text)?;
+            files::write(dir.join(format!("include/h{header}.h")), text)?;
         }
         for source in 0..sources {
-            write(&dir.join(format!("u{source}.c")), &format!("{includes}{}", functions(source)))?;
+            files::write(dir.join(format!("u{source}.c")), format!("{includes}{}", functions(source)))?;
         }
-        write(&dir.join("first.c"), &format!("{includes}int first;\n"))?;
-        let list = |from: u32, to: u32| (from..to).map(|source| format!(" u{source}.o")).collect::<String>();
-        let (half, rest) = (list(0, sources / 2), list(sources / 2, sources));
-        write(
-            &dir.join("Makefile"),
-            &format!("all: half{rest}\nhalf:{half}\n%.o: %.c\n\t@$(CC) -O1 -MD -Iinclude -c $< -o $@\n"),
-        )?;
+        let objects: String = (0..sources).map(|source| format!(" u{source}.o")).collect();
+        let makefile = format!("all:{objects}\n%.o: %.c\n\t@$(CC) -O1 -MD -Iinclude -c $< -o $@\n");
+        files::write(dir.join("Makefile"), makefile)?;
         Ok(Self { dir, sources })
     }
 
     /// Removes the outputs of a build.
     fn clean(&self) -> Result<()> {
-        let made = ["o", "d"];
-        for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|end| made.iter().any(|made| end == *made)) {
+        for path in files::list(&self.dir)? {
+            if path.extension().is_some_and(|end| end == "o" || end == "d") {
                 fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
@@ -55,26 +50,22 @@ impl Project {
 
     /// Returns the bytes of every object, in order.
     pub(super) fn objects(&self) -> Result<Vec<Vec<u8>>> {
-        let read = |source| {
-            let path = self.dir.join(format!("u{source}.o"));
-            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        (0..self.sources).map(read).collect()
+        (0..self.sources).map(|source| files::bytes(self.dir.join(format!("u{source}.o")))).collect()
     }
 
-    /// Builds `target` from scratch. Returns the cost, and what larder counted. Fails if the
+    /// Builds everything from scratch. Returns the cost, and what larder counted. Fails if the
     /// objects are not `expected`, unless `expected` is empty.
     pub(super) fn build(
         &self,
         launcher: &Launcher,
         home: &Path,
-        (jobs, target): (usize, &str),
+        jobs: usize,
         expected: &[Vec<u8>],
     ) -> Result<(Usage, Option<Counts>)> {
         self.clean()?;
         let before = launcher.counts(home)?;
         let mut command = Command::new("make");
-        command.args(["-s", &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]);
+        command.args(["-s", &format!("-j{jobs}"), &format!("CC={}", launcher.compiler("gcc"))]);
         launcher.apply(&mut command, home);
         let usage = run::silent(command.current_dir(&self.dir))?;
         let counts = launcher.counts(home)?.zip(before).map(|(after, before)| after - before);
@@ -94,10 +85,4 @@ fn functions(source: u32) -> String {
         )
     };
     (0..FUNCTIONS).map(function).collect()
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    let parent = path.parent().context("a file lies in a directory")?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -11,17 +11,17 @@ use super::measure::Series;
 use super::report::Report;
 use super::scene::Scene;
 use super::statistics::{quantile, ratio};
+use crate::files::{self, fresh, remove};
 use crate::launcher::Launcher;
 use crate::packages::packages;
-use crate::place::{Place, fresh, remove};
+use crate::place::Place;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
-use crate::table::{Table, millis, shown};
+use crate::table::{millis, shown};
 use crate::{fetch, setup};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -77,20 +77,12 @@ pub(crate) fn record(place: &Place, larder: &Path, options: &Options) -> Result<
     let launcher = Launcher::larder(larder, &scene.store("larder"))?;
     let dir = scene.work.join("project");
     make_sources(&dir)?;
-    let mut report = Report {
-        name: "record",
-        title: "What recording adds to a build",
-        notes: vec![
-            format!(
-                "gcc, warm hits: {SOURCES} small compiles by make -j2. libX11: its configure, and make -j2, with gcc. \
-                 Each round runs the three ways in a random order."
-            ),
-            "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds."
-                .to_owned(),
-        ],
-        table: Table::new(2),
-        ..Report::default()
-    };
+    let builds = format!(
+        "gcc, warm hits: {SOURCES} small compiles by make -j2. libX11: its configure, and make -j2, with gcc. Each round \
+         runs the three ways in a random order."
+    );
+    let times = "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds.";
+    let mut report = Report::new("record", "What recording adds to a build", 2, &[&builds, times]);
     let small = |name, compiler: String| Build {
         name,
         dir: dir.clone(),
@@ -113,11 +105,10 @@ pub(crate) fn record(place: &Place, larder: &Path, options: &Options) -> Result<
 }
 
 fn make_sources(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    fs::write(dir.join("Makefile"), MAKEFILE)?;
+    files::write(dir.join("Makefile"), MAKEFILE)?;
     for at in 0..SOURCES {
         let text = format!("#include <string.h>\nint f{at}(const char *s) {{ return strlen(s) + {at}; }}\n");
-        fs::write(dir.join(format!("f{at}.c")), text)?;
+        files::write(dir.join(format!("f{at}.c")), text)?;
     }
     Ok(())
 }
@@ -126,7 +117,7 @@ fn make_sources(dir: &Path) -> Result<()> {
 fn libx11(scene: &Scene) -> Result<Build> {
     packages(setup::PACKAGES_FOR_SOURCES)?;
     let dir = scene.work.join("libx11");
-    fresh(&dir.join("build"))?;
+    fresh(dir.join("build"))?;
     run::output(Command::new("git").args(["init", "--quiet", "--template="]).arg(&dir))?;
     let sources = fetch::debian(scene.place, "bazel-sources", &["libx11"])?.join("libx11");
     run::output(Command::new("cp").arg("-a").arg(sources).arg(dir.join("src")))?;
@@ -183,7 +174,7 @@ fn one(scene: &Scene, launcher: &Launcher, build: &Build, trace: Option<&str>) -
 
 /// Reads the cost of a run from its record.
 fn recorded(path: &Path) -> Result<(Usage, Duration, u64)> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::bytes(path)?;
     let run: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     let end = &run["end"];
     ensure!(end["not_traced"].is_null(), "processes cannot be followed here: {}", end["not_traced"]);

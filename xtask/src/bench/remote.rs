@@ -8,11 +8,12 @@ use super::measure::Series;
 use super::project::Project;
 use super::report::Report;
 use super::scene::Scene;
+use crate::files::remove;
 use crate::launcher::Launcher;
 use crate::packages::packages;
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::progress::Bar;
-use crate::table::{Table, millis, over, shown};
+use crate::table::{millis, over, shown};
 use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use larder_testkit::{Proxy, Server, Way};
@@ -65,8 +66,7 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
     let project = Project::write(scene.work.join("project"), options.sources)?;
     commit(&scene, &project.dir)?;
     sleep(SETTLING);
-    let build =
-        |launcher: &Launcher, expected: &[Vec<u8>]| project.build(launcher, &scene.home, (jobs, "all"), expected);
+    let build = |launcher: &Launcher, expected: &[Vec<u8>]| project.build(launcher, &scene.home, jobs, expected);
     build(&Launcher::plain(), &[])?;
     let expected = project.objects()?;
     let local = Launcher::larder(larder, &scene.store("first"))?;
@@ -90,7 +90,7 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
             let launcher = if kind.latency.is_some() { &second } else { &local };
             if let Some(ms) = kind.latency {
                 proxy.set(Way::Late(Duration::from_millis(ms)));
-                remove(&scene.store("second"))?;
+                remove(scene.store("second"))?;
             }
             let (usage, counts) = build(launcher, &expected)?;
             let counts = counts.context("larder counts")?;
@@ -108,18 +108,13 @@ pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<
     bar.end(&format!("from a remote: {} rounds", options.rounds));
     proxy.set(Way::Late(Duration::ZERO));
     larder(&first, &["daemon", "stop"])?;
-    let mut report = Report {
-        name: "remote",
-        title: "From a remote",
-        notes: vec![format!(
-            "A build of {} C files with `make -j{jobs}`, all hits. The remote is Redis on this machine behind a proxy \
-             that adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no \
-             larderd. The local store has its stamps. Medians of {} interleaved rounds.",
-            options.sources, options.rounds
-        )],
-        table: Table::new(1),
-        ..Report::default()
-    };
+    let note = format!(
+        "A build of {} C files with `make -j{jobs}`, all hits. The remote is Redis on this machine behind a proxy that \
+         adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no larderd. \
+         The local store has its stamps. Medians of {} interleaved rounds.",
+        options.sources, options.rounds
+    );
+    let mut report = Report::new("remote", "From a remote", 1, &[&note]);
     kinds.iter().for_each(|kind| kind.add_to(&mut report, &kinds[0].series));
     remove(&scene.work)?;
     Ok(report)
@@ -149,7 +144,7 @@ impl Kind {
 
 /// Makes a checkout of the directory, because prefetching is by commits.
 fn commit(scene: &Scene, dir: &Path) -> Result<()> {
-    remove(&dir.join(".git"))?;
+    remove(dir.join(".git"))?;
     for words in [&["init", "-q"][..], &["add", "--all"], &["commit", "-q", "-m", "all"]] {
         let mut git = Command::new("git");
         git.current_dir(dir).env("HOME", &scene.home);

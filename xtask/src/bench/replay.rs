@@ -1,11 +1,10 @@
 //! A compiler that only copies the correct object. It shows the least that a build can cost if
 //! every compile hits.
 
+use crate::files::{self, fresh};
 use crate::launcher::Launcher;
-use crate::place::fresh;
 use crate::{run, tree};
 use anyhow::{Context, Result};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,7 +22,7 @@ impl Replay {
     pub(super) fn of(tree: &Path, work: &Path) -> Result<Self> {
         let kept = work.join("kept");
         let (source, program) = (work.join("replay.c"), work.join("replay"));
-        fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
+        files::write(&source, SOURCE)?;
         let mut gcc = Command::new("musl-gcc");
         gcc.args(["-static", "-no-pie", "-O2", "-Wall", "-Werror"]);
         gcc.arg(format!("-DTREE=\"{}\"", tree.display())).arg(format!("-DKEPT=\"{}\"", kept.display()));
@@ -50,10 +49,9 @@ mod tests {
         }
         let work = std::env::temp_dir().join(format!("xtask-replay-{}", std::process::id()));
         let dir = work.join("tree");
-        fs::create_dir_all(dir.join("sub")).expect("can be made");
         let replay = Replay::of(&dir, &work).expect("compiles");
         for (name, text) in [("sub/a.o", "object"), ("sub/a.d", "depends"), ("b.o", "other")] {
-            fs::write(dir.join(name), text).expect("can be written");
+            files::write(dir.join(name), text).expect("can be written");
         }
         replay.keep().expect("can be kept");
         let call = |words: &str| {
@@ -61,9 +59,9 @@ mod tests {
             command.args(words.split(' ')).current_dir(&dir);
             command.status().expect("it runs").code()
         };
-        let left = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+        let left = |name: &str| files::read(dir.join(name)).unwrap_or_default();
         for name in ["sub/a.o", "sub/a.d", "b.o"] {
-            fs::remove_file(dir.join(name)).expect("removable");
+            std::fs::remove_file(dir.join(name)).expect("removable");
         }
         // `false` stands for the compiler, which is not started.
         assert_eq!(call("false -MD -c a.c -o sub/a.o"), Some(0));
@@ -73,6 +71,6 @@ mod tests {
         for words in ["false -c c.c -o c.o", "false a.o -o sub/a.o", "false"] {
             assert_eq!(call(words), Some(1), "{words}");
         }
-        fs::remove_dir_all(&work).expect("removable");
+        files::remove(&work).expect("removable");
     }
 }

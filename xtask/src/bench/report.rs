@@ -1,12 +1,11 @@
 //! The report of a benchmark: printed as a table, and written as Markdown to `target/bench`.
 
 use super::figure::{self, Figure, number};
-use crate::machine;
 use crate::place::Place;
 use crate::table::{Table, shown};
-use anyhow::{Context, Result};
+use crate::{files, machine};
+use anyhow::Result;
 use std::fmt::Write;
-use std::fs;
 
 /// The report of a benchmark.
 #[derive(Default)]
@@ -23,6 +22,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Returns a report without rows. The first `words` columns of its table will be text.
+    pub(crate) fn new(name: &'static str, title: &'static str, words: usize, notes: &[&str]) -> Self {
+        let notes = notes.iter().map(|&note| note.to_owned()).collect();
+        Self { name, title, notes, table: Table::new(words), figures: Vec::new() }
+    }
+
     /// Prints the report and writes it.
     pub(crate) fn publish(self, place: &Place) -> Result<()> {
         self.show();
@@ -75,7 +80,7 @@ pub(super) fn write(place: &Place, name: &str, command: &str, parts: &[Part], fa
         writeln!(text, "{}\n\n{}", report.table.markdown(), report.notes.join("\n\n"))?;
     }
     let path = place.results()?.join(format!("{name}.md"));
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    files::write(&path, text)?;
     println!("written: {}", path.display());
     Ok(())
 }

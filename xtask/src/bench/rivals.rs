@@ -3,8 +3,8 @@
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build};
+use crate::files::fresh;
 use crate::launcher::Launcher;
-use crate::place::fresh;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 

@@ -11,8 +11,9 @@ use super::rivals::{self, Rival};
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build, cargo_home};
+use crate::files::{self, remove};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::run::{self, Usage};
 use crate::table::{Table, over, shown};
 use crate::tree;
@@ -117,11 +118,10 @@ pub(crate) fn rust(place: &Place, larder: &Path, options: &Options) -> Result<Re
     let scene = Scene::begin(place, larder, "rust")?;
     let build = if options.rivals { Build::Yes } else { Build::No };
     let (rivals, skipped) = rivals::of_rust(&scene, build);
-    let mut report =
-        Report { name: "rust", title: "Rust programs", notes: notes(), table: Table::new(3), ..Report::default() };
+    let mut report = Report::new("rust", "Rust programs", 3, &NOTES);
     report.notes.extend(skipped);
     let adds_options = scene.work.join("adds-options");
-    fs::write(&adds_options, ADDS_OPTIONS).context("cannot write the wrapper")?;
+    files::write(&adds_options, ADDS_OPTIONS)?;
     run::output(Command::new("chmod").arg("755").arg(&adds_options))?;
     for project in projects {
         let sources = fetch::unpacked(place, project.name, project.version)?;
@@ -158,7 +158,7 @@ pub(super) fn cargo_build(launcher: &Launcher, wrapper: Option<&Path>, home: &Pa
 
 /// Returns the sources of the crate [`ROOT`] of the version in a project's lock file.
 fn root(place: &Place, sources: &Path) -> Result<PathBuf> {
-    let lock = fs::read_to_string(sources.join("Cargo.lock")).context("cannot read the lock file")?;
+    let lock = files::read(sources.join("Cargo.lock"))?;
     let name = format!("name = \"{ROOT}\"\nversion = \"");
     let (_, behind) = lock.split_once(&name).with_context(|| format!("{ROOT} is not in the lock file"))?;
     fetch::unpacked(place, ROOT, behind.split('"').next().unwrap_or_default())
@@ -166,8 +166,8 @@ fn root(place: &Place, sources: &Path) -> Result<PathBuf> {
 
 /// Adds text to the end of a file.
 fn append(path: &Path, more: &str) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    fs::write(path, text + more).with_context(|| format!("cannot write {}", path.display()))
+    let text = files::read(path)?;
+    files::write(path, text + more)
 }
 
 impl Bench<'_> {
@@ -199,7 +199,7 @@ impl Bench<'_> {
                 report.figures.extend(Figure::ratio(name, &[cpu], &[of_plain], goal.map(|(_, goal)| *goal)));
             }
         }
-        remove(&self.scene.work.join("reference"))
+        remove(self.scene.work.join("reference"))
     }
 
     /// Returns the checkout of a step. The two have paths of different lengths.
@@ -212,7 +212,7 @@ impl Bench<'_> {
     fn prepare(&self, step: Step) -> Result<PathBuf> {
         let checkout = self.checkout(step);
         for step in [Step::Cold, Step::Elsewhere] {
-            remove(&self.checkout(step))?;
+            remove(self.checkout(step))?;
         }
         tree::copy(&self.sources, &checkout)?;
         tree::copy(&self.root, &checkout.join("root"))?;
@@ -263,8 +263,7 @@ impl Bench<'_> {
             let usage = self.run(&mut self.cargo(&Launcher::plain(), wrapper, step))?;
             first.get_or_insert(usage);
             let kept = self.reference(step, is_remapped);
-            fs::create_dir_all(kept.parent().unwrap_or(&self.scene.work)).context("cannot make a directory")?;
-            fs::rename(self.target(step).join("debug/deps"), &kept).context("cannot keep the artifacts")?;
+            files::rename(self.target(step).join("debug/deps"), &kept)?;
         }
         first.context("there was a build")
     }
@@ -274,7 +273,7 @@ impl Bench<'_> {
         let checkout = self.prepare(Step::Elsewhere)?;
         let build = || -> Result<usize> {
             self.run(&mut self.cargo(&Launcher::plain(), None, Step::Elsewhere))?;
-            let said = fs::read_to_string(self.log()).context("cannot read cargo's messages")?;
+            let said = files::read(self.log())?;
             Ok(said.lines().filter(|line| line.contains("Running `") && line.contains("--crate-name")).count())
         };
         build()?;
@@ -321,8 +320,7 @@ impl Bench<'_> {
     fn compare(&self, step: Step, is_remapped: bool) -> Result<(usize, usize)> {
         let (made, expected) = (self.target(step).join("debug/deps"), self.reference(step, is_remapped));
         let (mut count, mut differ) = (0, 0);
-        for entry in fs::read_dir(&expected).with_context(|| format!("cannot list {}", expected.display()))? {
-            let path = entry?.path();
+        for path in files::list(&expected)? {
             // cargo writes no dependency files into this directory that rustc did not write.
             let name = path.file_name().unwrap_or_default();
             count += 1;
@@ -360,18 +358,14 @@ impl Bench<'_> {
     }
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "`cargo build` of the `dev` profile with CARGO_INCREMENTAL=0, one build of each kind. CPU is user and system time \
-         of all processes. Each build has a fresh target directory."
-            .to_owned(),
-        "second: larder compiles crates once more whose procedural macros draw random numbers. other checkout: the first \
-         is gone. leaf edited: there, with one more function in the program itself; root edited: with one more in the crate \
-         memchr instead, which lies in the workspace. cargo rebuilds: how many crates plain cargo compiles after that edit."
-            .to_owned(),
-        "CC and CXX name the cache as well, so hits and misses include what build scripts compile.".to_owned(),
-        "artifacts: the files in `target/debug/deps`, each compared with that of a plain build at the same path, for \
-         `remap` with the same options."
-            .to_owned(),
-    ]
-}
+/// The notes below the table.
+const NOTES: [&str; 4] = [
+    "`cargo build` of the `dev` profile with CARGO_INCREMENTAL=0, one build of each kind. CPU is user and system time \
+     of all processes. Each build has a fresh target directory.",
+    "second: larder compiles crates once more whose procedural macros draw random numbers. other checkout: the first \
+     is gone. leaf edited: there, with one more function in the program itself; root edited: with one more in the crate \
+     memchr instead, which lies in the workspace. cargo rebuilds: how many crates plain cargo compiles after that edit.",
+    "CC and CXX name the cache as well, so hits and misses include what build scripts compile.",
+    "artifacts: the files in `target/debug/deps`, each compared with that of a plain build at the same path, for \
+     `remap` with the same options.",
+];

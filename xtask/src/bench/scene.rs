@@ -1,8 +1,8 @@
 //! The program and the directories of a benchmark.
 
-use crate::place::{Place, fresh};
-use anyhow::{Context, Result};
-use std::fs;
+use crate::files::{self, fresh};
+use crate::place::Place;
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// The program that a benchmark measures, and directories that are empty at its begin.
@@ -21,7 +21,7 @@ impl<'a> Scene<'a> {
         let work = place.own(&format!("bench-{name}"))?;
         fresh(&work)?;
         let home = work.join("home");
-        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+        files::make(&home)?;
         Ok(Self { place, larder: larder.to_owned(), work, home })
     }
 

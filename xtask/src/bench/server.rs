@@ -1,15 +1,15 @@
 //! A server that works for a measured command without being its child, for example sccache's or
 //! kache's. It is started for the benchmark, and its CPU time can be read.
 
+use crate::files;
 use crate::launcher::Launcher;
 use anyhow::{Context, Result, bail};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// A running server. It is killed when this value is dropped.
 pub(crate) struct Server {
@@ -45,7 +45,7 @@ impl Server {
         let program = launcher.program.as_ref().context("a cache with a server has a program")?;
         let socket = launcher.socket().context("a server has a socket")?;
         let dir = socket.parent().context("a socket lies in a directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        files::make(dir)?;
         // A server that was killed leaves its socket.
         let _ = fs::remove_file(&socket);
         let mut command = Command::new(program);

@@ -7,6 +7,7 @@ use super::rivals::{self, Rival};
 use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::Build;
+use crate::files;
 use crate::launcher::{Counts, Launcher};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -90,7 +91,7 @@ impl Subject for Compile<'_> {
     fn check(&self) -> Result<()> {
         for (name, expected) in OUTPUTS.iter().zip(self.expected) {
             let path = self.case.dir.join(name);
-            let made = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let made = files::bytes(&path)?;
             ensure!(made == *expected, "{name} differs from the plain compile's");
         }
         Ok(())

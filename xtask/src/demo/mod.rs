@@ -7,14 +7,14 @@
 
 mod report;
 
-use crate::binaries;
 use crate::fetch::{self, Sources};
+use crate::files::{self, fresh, remove};
 use crate::launcher::Launcher;
-use crate::place::{Place, fresh, remove};
+use crate::place::Place;
 use crate::projects::{self, Project};
-use crate::setup;
 use crate::tree::{self, Comparison, Exclusion, Exclusions};
 use crate::workload::{Built, Workload};
+use crate::{binaries, setup};
 use anyhow::{Context, Result};
 use report::Row;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,7 @@ impl ProjectDemo<'_> {
     fn workload(&self, tree: &Path) -> Result<Workload<'_>> {
         let (logs, home) = (self.work.join("logs"), self.work.join("home"));
         for dir in [&logs, &home] {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            files::make(dir)?;
         }
         let jobs = self.options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         Ok(Workload { project: self.project, sources: self.sources, tree: tree.into(), logs, home, jobs })

@@ -4,7 +4,8 @@
 
 use crate::arch::Arch;
 use crate::binaries::{BINARIES, PLUGIN, Program};
-use crate::place::{Place, fresh};
+use crate::files::{self, fresh};
+use crate::place::Place;
 use crate::{run, supply};
 use anyhow::{Context, Result};
 use std::fs;
@@ -39,10 +40,9 @@ impl Contents {
         }
         let larder = host.join("larder");
         run::output(Command::new(&larder).args(["man", "--dir"]).arg(dir.join("man")))?;
-        fs::create_dir(dir.join("completions"))?;
         for (shell, name) in COMPLETIONS {
             let text = run::output(Command::new(&larder).args(["completions", shell]))?;
-            fs::write(dir.join("completions").join(name), text)?;
+            files::write(dir.join("completions").join(name), text)?;
         }
         let documents = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
         let sboms = if sbom { sboms(place)? } else { Vec::new() };
@@ -64,7 +64,7 @@ impl Contents {
 
     /// Returns the man pages.
     pub(super) fn man_pages(&self) -> Result<Vec<PathBuf>> {
-        sorted(&self.dir.join("man"))
+        files::list(self.dir.join("man"))
     }
 
     /// Lays out the directory that the archive holds.
@@ -98,7 +98,7 @@ impl Contents {
         }
         let manifests = place.repo.join("packaging/kubernetes");
         for from in [manifests.clone(), manifests.join("examples")] {
-            for file in sorted(&from)?.iter().filter(|file| file.is_file()) {
+            for file in files::list(&from)?.iter().filter(|file| file.is_file()) {
                 let below = file.strip_prefix(&manifests)?;
                 let is_recipe = below == Path::new("Containerfile");
                 install(file, &if is_recipe { to.join(below) } else { to.join("kubernetes").join(below) }, 0o644)?;
@@ -118,23 +118,13 @@ impl Contents {
 
 /// Copies a file, with its directory and mode.
 pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    let directory = to.parent().context("a file has a directory")?;
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    files::copy(from, to)?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
-}
-
-/// Returns the paths in a directory, sorted.
-pub(super) fn sorted(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// Writes the bills of materials beside the programs, and returns their paths.
 fn sboms(place: &Place) -> Result<Vec<PathBuf>> {
     supply::write_sboms(place)?;
     let dir = place.target.join("larder");
-    Ok(sorted(&dir)?.into_iter().filter(|path| path.to_string_lossy().ends_with(".cdx.json")).collect())
+    Ok(files::list(&dir)?.into_iter().filter(|path| path.to_string_lossy().ends_with(".cdx.json")).collect())
 }

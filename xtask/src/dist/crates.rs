@@ -3,14 +3,15 @@
 //! Unaware of: registries. Nothing is published.
 
 use crate::binaries::{Package, packages};
-use crate::place::{Place, fresh};
+use crate::files::{self, fresh};
+use crate::place::Place;
 use crate::run;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::contents::{VERSION, install, sorted};
+use super::contents::{VERSION, install};
 
 /// Writes the packages. Fails if one of them lacks what a registry asks for.
 pub(super) fn package(place: &Place, out: &Path) -> Result<()> {
@@ -47,7 +48,7 @@ pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
 
 fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
     let mut patches = "[patch.crates-io]\n".to_owned();
-    for package in sorted(packages)? {
+    for package in files::list(packages)? {
         run::output(Command::new("tar").arg("xzf").arg(&package).arg("-C").arg(dir))?;
         let stem = package.file_stem().and_then(|stem| stem.to_str()).context("a package has a name")?;
         let crate_name = stem.trim_end_matches(&format!("-{VERSION}"));
@@ -56,8 +57,7 @@ fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
             patches += &format!("{crate_name} = {{ path = {:?} }}\n", dir.join(stem));
         }
     }
-    fs::create_dir(dir.join(".cargo"))?;
-    fs::write(dir.join(".cargo/config.toml"), patches)?;
+    files::write(dir.join(".cargo/config.toml"), patches)?;
     let mut command = place.cargo();
     command.current_dir(dir).env("CARGO_TARGET_DIR", place.own("crates")?);
     command.args(["install", "--debug", "--root", "installed", "--path"]).arg(format!("larder-{VERSION}"));

@@ -3,9 +3,10 @@
 //!
 //! Unaware of: how the programs are built.
 
-use super::contents::{COMPLETIONS, Contents, VERSION, install, sorted};
+use super::contents::{COMPLETIONS, Contents, VERSION, install};
 use crate::arch::Arch;
-use crate::place::{Place, fresh, on_path};
+use crate::files::{self, fresh};
+use crate::place::{Place, on_path};
 use crate::run;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -101,8 +102,7 @@ fn units(place: &Place, tree: &Path) -> Result<()> {
             .replace("@SOCKET@", &socket);
         ensure!(!text.contains('@'), "{unit} has a placeholder that is not filled in");
         let to = tree.join("usr/lib/systemd").join(directory).join(unit);
-        fs::create_dir_all(to.parent().context("a file has a directory")?)?;
-        fs::write(&to, text)?;
+        files::write(&to, text)?;
     }
     Ok(())
 }
@@ -120,9 +120,8 @@ fn control(place: &Place, tree: &Path, architecture: &str) -> Result<()> {
         .replace("@ARCHITECTURE@", architecture)
         .replace("@SIZE@", &bytes.div_ceil(1024).to_string());
     let directory = tree.join("DEBIAN");
-    fs::create_dir(&directory)?;
-    fs::write(directory.join("control"), text)?;
-    Ok(fs::write(directory.join("md5sums"), sums)?)
+    files::write(directory.join("control"), text)?;
+    files::write(directory.join("md5sums"), sums)
 }
 
 fn compress(path: &Path) -> Result<()> {
@@ -132,7 +131,7 @@ fn compress(path: &Path) -> Result<()> {
 /// Returns everything below a directory, sorted.
 fn all_below(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
-    for path in sorted(directory)? {
+    for path in files::list(directory)? {
         all.push(path.clone());
         if path.is_dir() {
             all.extend(all_below(&path)?);

@@ -18,15 +18,15 @@ mod deb;
 mod root;
 
 use crate::arch::Arch;
-use crate::binaries;
-use crate::place::{Place, fresh, on_path};
-use crate::run;
+use crate::files::{self, fresh};
+use crate::place::{Place, on_path};
+use crate::{binaries, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use self::contents::{Contents, VERSION, sorted};
+use self::contents::{Contents, VERSION};
 
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
@@ -121,7 +121,7 @@ fn make(place: &Place, options: &Options) -> Result<PathBuf> {
     fs::copy(place.repo.join("packaging/Containerfile"), out.join("Containerfile"))?;
     sums(&out, options.sign_with.as_deref())?;
     crates::package(place, &out.join("crates"))?;
-    for entry in sorted(&out)? {
+    for entry in files::list(&out)? {
         println!("{} {:.0} kB", entry.display(), fs::metadata(&entry)?.len() as f64 / 1000.0);
     }
     Ok(out)
@@ -161,7 +161,7 @@ fn archive(name: &str, out: &Path, time: u64, lay_out: impl FnOnce(&Path) -> Res
 
 /// Writes the sums of all files, and the signature.
 fn sums(out: &Path, sign_with: Option<&Path>) -> Result<()> {
-    let files = sorted(out)?;
+    let files = files::list(out)?;
     let names: Vec<_> = files.iter().filter_map(|path| path.file_name()).collect();
     let sums = run::output(Command::new("sha256sum").arg("--").args(names).current_dir(out))?;
     fs::write(out.join("SHA256SUMS"), sums)?;

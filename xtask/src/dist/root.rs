@@ -3,14 +3,10 @@
 //! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps, and
 //! `packaging/quick-starts.sh` types the quick starts.
 
-use crate::debian;
-use crate::fetch;
-use crate::machine;
-use crate::place::{Place, fresh, on_path, remove};
-use crate::projects;
-use crate::run;
+use crate::files::{self, fresh, remove};
+use crate::place::{Place, on_path};
+use crate::{debian, fetch, machine, projects, run};
 use anyhow::{Context, Result, bail};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,7 +30,7 @@ pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
     };
     let own = place.own("clean-root")?;
     let result = run::shown_to_user(script(place, "clean-root.sh").arg(&root).arg(packages).arg(&own));
-    remove(&own.join("layer"))?;
+    remove(own.join("layer"))?;
     result
 }
 
@@ -52,9 +48,9 @@ pub(super) fn transcripts(place: &Place, packages: &Path) -> Result<()> {
     let heading = format!("\n{}, commit {}, {} processors.", date, fact("commit"), facts["processors"]);
     let mut typed = script(place, "quick-starts.sh");
     let said = run::output(typed.arg(&root).arg(packages).arg(&own).arg(&sources.root).arg(heading));
-    remove(&own.join("layer"))?;
+    remove(own.join("layer"))?;
     let page = place.repo.join("docs/transcripts.md");
-    fs::write(&page, said?).with_context(|| format!("cannot write {}", page.display()))?;
+    files::write(&page, said?)?;
     println!("written: {}", page.display());
     Ok(())
 }
@@ -87,6 +83,6 @@ fn root(place: &Place) -> Result<PathBuf> {
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--variant=minbase", INCLUDED, SUITE]).arg(&unfinished).arg(debian::mirror()?);
     run::logged(&mut debootstrap, &place.own("clean-root")?.join("debootstrap.log"), || {})?;
-    fs::rename(&unfinished, &root).with_context(|| format!("cannot make {}", root.display()))?;
+    files::rename(&unfinished, &root)?;
     Ok(root)
 }

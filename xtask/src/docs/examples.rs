@@ -9,7 +9,8 @@
 //! one.
 
 use super::page::{Page, Run, Step};
-use crate::place::{fresh, on_path, remove};
+use crate::files::{self, fresh, remove};
+use crate::place::on_path;
 use crate::run::{self, Streamed};
 use crate::skips;
 use anyhow::{Context, Result};
@@ -86,7 +87,7 @@ impl Scratch {
         fresh(&root)?;
         let root = root.canonicalize().with_context(|| format!("cannot find {}", root.display()))?;
         for name in ["bin", "home", "state", "work"] {
-            fresh(&root.join(name))?;
+            fresh(root.join(name))?;
         }
         for name in ["larder", "larderd"] {
             let program = larder.with_file_name(name);
@@ -120,9 +121,7 @@ impl Scratch {
     pub(super) fn write(&self, path: &str, text: &str) -> Result<()> {
         let directory = fs::read_to_string(self.root.join("state/directory"))?;
         let path = Path::new(directory.trim_end()).join(path);
-        let parent = path.parent().context("a file without a directory")?;
-        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        files::write(&path, text)
     }
 
     /// Runs a command. Returns its line and what is wrong.

@@ -15,15 +15,11 @@ mod links;
 mod page;
 mod recording;
 
-use crate::binaries;
 use crate::packages::packages;
 use crate::place::Place;
-use crate::run;
-use crate::setup;
-use crate::tools;
+use crate::{binaries, files, run, setup, tools};
 use anyhow::{Context, Result, bail};
 use page::Page;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,7 +50,7 @@ pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
     if options.recording {
         for (file, svg) in recording::svgs(&binaries::larder(place, options.larder.as_deref())?)? {
             let path = place.repo.join("docs").join(file);
-            fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+            files::write(&path, svg)?;
             println!("{}", path.display());
         }
         return Ok(true);
@@ -98,7 +94,7 @@ fn pages(place: &Place) -> Result<Vec<Page>> {
     git.args(["ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md", ":!benches/results"]);
     let listed = run::output(git.current_dir(&place.repo))?;
     let read = |path: &str| {
-        let text = fs::read_to_string(place.repo.join(path)).with_context(|| format!("cannot read {path}"))?;
+        let text = files::read(place.repo.join(path))?;
         Ok(Page::read(path, &text))
     };
     // A file that was removed and is still in git's index.

@@ -4,35 +4,19 @@
 pub(super) struct Root {
     /// Debian's name of the release.
     pub(super) suite: &'static str,
-    /// Other versions of compilers, besides `ESSENTIAL`. A version that the release does not have
+    /// Other versions of compilers, besides `ESSENTIAL`, with spaces between them. A version that the release does not have
     /// is left out.
-    pub(super) compilers: &'static [&'static str],
+    pub(super) compilers: &'static str,
 }
 
-/// The packages that every root must have.
-pub(super) const ESSENTIAL: &[&str] = &["gcc", "g++", "make", "libc6-dev", "python3", "ca-certificates", "procps"];
+/// The packages that every root must have, as an argument of debootstrap.
+pub(super) const ESSENTIAL: &str = "gcc,g++,make,libc6-dev,python3,ca-certificates,procps";
 
 /// The packages that checks use if the release has them: other compilers and linkers, tools of the
 /// torture suite, tools to mount images, and Java to run a program.
-pub(super) const WANTED: &[&str] = &[
-    "clang",
-    "lld",
-    "mold",
-    "musl-tools",
-    "git",
-    "strace",
-    "bison",
-    "flex",
-    "protobuf-compiler",
-    "squashfs-tools",
-    "squashfuse",
-    "fuse3",
-    "fuse-overlayfs",
-    "erofs-utils",
-    "util-linux",
-    "kmod",
-    "default-jre-headless",
-];
+pub(super) const WANTED: &str = "\
+     clang lld mold musl-tools git strace bison flex protobuf-compiler squashfs-tools squashfuse fuse3 \
+     fuse-overlayfs erofs-utils util-linux kmod default-jre-headless";
 
 /// Where the processes of a cell run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,62 +33,30 @@ pub(super) struct Cell {
     pub(super) name: &'static str,
     pub(super) root: &'static Root,
     pub(super) place: Where,
-    /// Parts of `inside.sh`.
-    pub(super) parts: &'static [&'static str],
+    /// Parts of `inside.sh`, with spaces between them.
+    pub(super) parts: &'static str,
     /// The runs of the torture suite, each as `NAME|WORDS`.
     pub(super) torture: &'static [&'static str],
 }
 
-const JESSIE: Root = Root { suite: "jessie", compilers: &[] };
-const STRETCH: Root = Root { suite: "stretch", compilers: &[] };
-const BUSTER: Root = Root { suite: "buster", compilers: &[] };
-const BULLSEYE: Root = Root { suite: "bullseye", compilers: &["gcc-9", "g++-9", "clang-13"] };
-const BOOKWORM: Root = Root { suite: "bookworm", compilers: &["gcc-11", "g++-11", "clang-16"] };
-const TRIXIE: Root = Root { suite: "trixie", compilers: &["gcc-13", "g++-13", "clang-17"] };
-const SID: Root = Root { suite: "sid", compilers: &["gcc-11", "g++-11", "gcc-15", "g++-15", "clang-23"] };
+const JESSIE: Root = Root { suite: "jessie", compilers: "" };
+const STRETCH: Root = Root { suite: "stretch", compilers: "" };
+const BUSTER: Root = Root { suite: "buster", compilers: "" };
+const BULLSEYE: Root = Root { suite: "bullseye", compilers: "gcc-9 g++-9 clang-13" };
+const BOOKWORM: Root = Root { suite: "bookworm", compilers: "gcc-11 g++-11 clang-16" };
+const TRIXIE: Root = Root { suite: "trixie", compilers: "gcc-13 g++-13 clang-17" };
+const SID: Root = Root { suite: "sid", compilers: "gcc-11 g++-11 gcc-15 g++-15 clang-23" };
 
 /// All parts, for a machine that runs programs at full speed.
-const ALL: &[&str] = &[
-    "versions",
-    "doctor",
-    "u:doctor",
-    "observers",
-    "u:two_observers",
-    "compilers",
-    "programs:auto",
-    "programs:kernel",
-    "u:programs:auto",
-    "refused",
-    "sandbox",
-    "u:sandbox",
-    "record",
-    "u:record",
-    "run_make",
-    "images",
-    "u:images",
-    "torture",
-];
+const ALL: &str = "\
+     versions doctor u:doctor observers u:two_observers compilers programs:auto programs:kernel \
+     u:programs:auto refused sandbox u:sandbox record u:record run_make images u:images torture";
 
 /// The parts that depend on the kernel, for an emulated machine, which is ten to twenty times
 /// slower.
-const OF_KERNELS: &[&str] = &[
-    "versions",
-    "doctor",
-    "u:doctor",
-    "observers_gcc",
-    "u:two_observers",
-    "programs:auto",
-    "u:programs:auto",
-    "sandbox",
-    "u:sandbox",
-    "record",
-    "u:record",
-    "run_make",
-    "images",
-    "u:images",
-    "torture",
-    "settings",
-];
+const OF_KERNELS: &str = "\
+     versions doctor u:doctor observers_gcc u:two_observers programs:auto u:programs:auto sandbox u:sandbox \
+     record u:record run_make images u:images torture settings";
 
 /// Takes about 40 minutes on two idle processors.
 const TORTURE: &[&str] = &[
@@ -150,7 +102,7 @@ pub(super) const SHORT: Cell = Cell {
     name: "short",
     root: &BULLSEYE,
     place: Where::Here,
-    parts: &["versions", "doctor", "short_project", "torture"],
+    parts: "versions doctor short_project torture",
     torture: &[" auto, a few cases|--quick --only ^A/shadow-I --only ^C/dep-MD/ --only ^F/ar-new"],
 };
 

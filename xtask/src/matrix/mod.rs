@@ -12,14 +12,13 @@ mod programs;
 mod roots;
 mod table;
 
-use crate::binaries;
 use crate::debian::Archive;
-use crate::machine;
+use crate::files::{self, fresh, remove};
 use crate::packages::packages;
-use crate::place::{Place, fresh, remove};
-use crate::qemu;
+use crate::place::Place;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
+use crate::{binaries, machine, qemu};
 use anyhow::{Context, Result, anyhow, ensure};
 use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
 use outcome::{Check, Outcome, State};
@@ -113,7 +112,7 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
     let torture = torture_program(place)?;
     let dir = place.target.join("matrix");
     for inner in ["logs", "work"] {
-        fs::create_dir_all(dir.join(inner)).with_context(|| format!("cannot make {}", dir.display()))?;
+        files::make(dir.join(inner))?;
     }
     let commit = machine::commit(place).unwrap_or("unknown".to_owned());
     let date = machine::date("%Y-%m-%d")?;
@@ -123,7 +122,7 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
         let outcome = run.cell(cell)?;
         if run.is_kept() {
             let file = result_file(&place.repo, cell);
-            fs::write(&file, outcome.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+            files::write(&file, outcome.to_string())?;
             write_page(&place.repo)?;
         }
         outcomes.push((cell.name, outcome));
@@ -169,7 +168,7 @@ fn summed_up(outcomes: &[(&str, Outcome)]) -> bool {
 /// Writes `docs/matrix.md` from all kept results, including those of earlier runs.
 fn write_page(repo: &Path) -> Result<()> {
     let page = repo.join("docs/matrix.md");
-    fs::write(&page, page_of_results(repo)?).with_context(|| format!("cannot write {}", page.display()))
+    files::write(&page, page_of_results(repo)?)
 }
 
 fn page_of_results(repo: &Path) -> Result<String> {
@@ -269,19 +268,19 @@ impl Run<'_> {
     fn lay_out(&self, work: &Path) -> Result<()> {
         fresh(work)?;
         for inner in ["bin", "tmp", "root", "project/include"] {
-            fs::create_dir_all(work.join(inner)).with_context(|| format!("cannot make {}", work.display()))?;
+            files::make(work.join(inner))?;
         }
         fs::set_permissions(work.join("tmp"), fs::Permissions::from_mode(0o1777))?;
         let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SOURCE_TIME);
         for (name, text) in FILES {
             let path = work.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            files::write(&path, text)?;
             File::options().write(true).open(&path)?.set_times(times)?;
         }
         programs::build(&work.join("programs"))?;
         let larderd = self.larder.with_file_name("larderd");
         for (from, name) in [(self.larder, "larder"), (&larderd, "larderd"), (self.torture, "larder-torture")] {
-            fs::copy(from, work.join("bin").join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
+            files::copy(from, work.join("bin").join(name))?;
         }
         Ok(())
     }
@@ -290,7 +289,7 @@ impl Run<'_> {
     fn here(&self, cell: &Cell, root: &Path, work: &Path, log: &Path, line: &mut dyn FnMut(&str)) -> Result<()> {
         ensure!(nix::unistd::geteuid().is_root(), "another root is entered as root only: `sudo -E cargo xtask matrix`");
         let enter = work.join("enter.sh");
-        fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
+        files::write(&enter, ENTER)?;
         let mut command = Command::new("unshare");
         command.args(["-m", "-p", "-f", "--kill-child", "sh"]).arg(&enter).arg(root).arg(work);
         command.args(["sh", "-c", &self.script(cell, &LIMITS)]).stdin(std::process::Stdio::null());
@@ -344,17 +343,16 @@ impl Run<'_> {
         let extra = if self.options.full && cell.place == Where::Here { " --full" } else { "" };
         let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
         let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
-        let parts: Vec<&str> = match self.options.part.as_slice() {
-            [] => cell.parts.to_vec(),
-            parts => parts.iter().map(String::as_str).collect(),
+        let parts = match self.options.part.as_slice() {
+            [] => cell.parts.to_owned(),
+            parts => parts.join(" "),
         };
         format!(
             "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={FILES_IN_IMAGE} TORTURE_LIMIT={} \
-             TORTURE='{}' sh /cell/inside.sh {}",
+             TORTURE='{}' sh /cell/inside.sh {parts}",
             limits.step_s,
             limits.torture_s,
             torture.join(";"),
-            parts.join(" ")
         )
     }
 }
@@ -394,7 +392,7 @@ mod tests {
     #[test]
     fn every_part_is_a_function_of_the_script() {
         let (_, script) = FILES[0];
-        for part in CELLS.iter().chain([&SHORT]).flat_map(|cell| cell.parts) {
+        for part in CELLS.iter().chain([&SHORT]).flat_map(|cell| cell.parts.split(' ')) {
             let function = part.strip_prefix("u:").unwrap_or(part).split(':').next().unwrap_or_default();
             assert!(script.lines().any(|line| line == format!("{function}() {{")), "{part}");
         }

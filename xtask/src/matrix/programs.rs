@@ -1,6 +1,7 @@
 //! Programs in languages whose compilers no root has. They are built on this machine, for the rows
 //! `programs`.
 
+use crate::files;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,10 +48,10 @@ const PROGRAMS: &[Program] = &[
 /// Builds the programs in `dir`, and prints what is missing. The rows leave out what cannot be
 /// built.
 pub(super) fn build(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::make(dir)?;
     for Program { file, source: (name, text), command } in PROGRAMS {
         let source = dir.join(name);
-        fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
+        files::write(&source, text)?;
         let (compiler, words) = command.split_once(' ').context("a program has no compiler")?;
         let mut command = Command::new(compiler);
         command.args(words.split(' ')).current_dir(dir).env("CGO_ENABLED", "0").env("GO111MODULE", "off");

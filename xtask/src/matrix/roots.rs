@@ -2,9 +2,8 @@
 //! and used as directories or as images for QEMU.
 
 use super::cells::{ESSENTIAL, Root, WANTED};
-use crate::debian;
-use crate::place::remove;
-use crate::run;
+use crate::files::{self, remove};
+use crate::{debian, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,7 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
     ensure!(nix::unistd::geteuid().is_root(), "debootstrap makes a root as root only: `sudo -E cargo xtask matrix`");
     let unfinished = dir.with_extension("unfinished");
     remove(&unfinished)?;
-    fs::create_dir_all(matrix.join("roots")).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::make(matrix.join("roots"))?;
     eprintln!("making the root of {} with debootstrap, once: this takes some minutes", root.suite);
     debootstrap(root.suite, &unfinished, &logs.join(format!("{}.debootstrap.log", root.suite)))?;
     if extent == Extent::Whole {
@@ -47,11 +46,11 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
     inside(&unfinished, &["useradd", "-m", "-u", "1000", "-s", "/bin/bash", "u"])?;
     // Cells mount on these directories, so that nothing needs to be created in the root later.
     for place in ["cell", "host"] {
-        fs::create_dir_all(unfinished.join(place)).with_context(|| format!("cannot make {place} in a root"))?;
+        files::make(unfinished.join(place))?;
     }
     let _ = fs::remove_file(unfinished.join("etc/mtab"));
     std::os::unix::fs::symlink("/proc/self/mounts", unfinished.join("etc/mtab")).context("cannot make /etc/mtab")?;
-    fs::rename(&unfinished, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    files::rename(&unfinished, &dir)?;
     Ok(dir)
 }
 
@@ -66,12 +65,12 @@ pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
     let _ = fs::remove_file(&unfinished);
     run::output(Command::new("truncate").args(["-s", IMAGE_SIZE]).arg(&unfinished))?;
     run::output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).arg(dir).arg(&unfinished))?;
-    fs::rename(&unfinished, &image).with_context(|| format!("cannot make {}", image.display()))?;
+    files::rename(&unfinished, &image)?;
     Ok(image)
 }
 
 fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
-    let include = format!("--include={}", ESSENTIAL.join(","));
+    let include = format!("--include={ESSENTIAL}");
     let mut command = Command::new("debootstrap");
     command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror()?);
     if run::logged(&mut command, log, || ()).is_ok() {
@@ -110,7 +109,7 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
         Ok(())
     };
     apt(&["update"])?;
-    let packages: Vec<&str> = WANTED.iter().chain(root.compilers).copied().collect();
+    let packages: Vec<&str> = WANTED.split_whitespace().chain(root.compilers.split_whitespace()).collect();
     let install = |packages: &[&str]| apt(&[&["install", "--no-install-recommends"], packages].concat());
     if install(&packages).is_err() {
         for package in packages {

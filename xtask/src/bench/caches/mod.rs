@@ -15,10 +15,9 @@ mod shown;
 
 use super::{hit, image};
 use crate::place::Place;
-use crate::{fetch, machine, torture};
+use crate::{fetch, files, machine, torture};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -65,8 +64,8 @@ pub(crate) fn caches(place: &Place, larder: &Path, options: &Options) -> Result<
     println!("\n{text}");
     if !options.print {
         let readme = place.repo.join("README.md");
-        let old = fs::read_to_string(&readme).with_context(|| format!("cannot read {}", readme.display()))?;
-        fs::write(&readme, replaced(&old, &text)?).with_context(|| format!("cannot write {}", readme.display()))?;
+        let old = files::read(&readme)?;
+        files::write(&readme, replaced(&old, &text)?)?;
         println!("written: {}", readme.display());
     }
     Ok(found.torture.get("larder").is_some_and(|larder| larder.wrong == 0))
@@ -124,6 +123,6 @@ mod tests {
     #[test]
     fn the_readme_has_the_markers() {
         let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-        replaced(&fs::read_to_string(readme).expect("is there"), "").expect("has markers");
+        replaced(&files::read(readme).expect("is there"), "").expect("has markers");
     }
 }

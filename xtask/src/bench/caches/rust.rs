@@ -6,12 +6,12 @@ use crate::bench::rivals::{self, Rival};
 use crate::bench::rust::cargo_build;
 use crate::bench::scene::Scene;
 use crate::fetch::{self, Build};
+use crate::files::{self, remove};
 use crate::launcher::Launcher;
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// The crates of the workspace: the directory, the rest of the manifest, and the source with its path.
@@ -78,15 +78,14 @@ impl<'a> Caches<'a> {
         let tree = self.scene.work.join("workspace");
         for (name, rest, path, text) in CRATES {
             let dir = tree.join(name);
-            fs::create_dir_all(dir.join("src")).with_context(|| format!("cannot make {}", dir.display()))?;
             let package =
                 format!("[package]\nname = \"crate-{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}\n");
-            fs::write(dir.join("Cargo.toml"), package)?;
-            fs::write(dir.join(path), text)?;
+            files::write(dir.join("Cargo.toml"), package)?;
+            files::write(dir.join(path), text)?;
         }
-        fs::write(tree.join("app/build.rs"), BUILD_SCRIPT)?;
+        files::write(tree.join("app/build.rs"), BUILD_SCRIPT)?;
         let members = CRATES.map(|(name, ..)| name);
-        fs::write(tree.join("Cargo.toml"), format!("[workspace]\nmembers = {members:?}\nresolver = \"2\"\n"))?;
+        files::write(tree.join("Cargo.toml"), format!("[workspace]\nmembers = {members:?}\nresolver = \"2\"\n"))?;
         // Caches do not trust the times of new files.
         std::thread::sleep(measure::SETTLING);
         let calls = self.calls(&tree)?;
@@ -117,7 +116,7 @@ impl<'a> Caches<'a> {
         let build = || -> Result<()> {
             // The file `target/.rustc_info.json` stays, so that cargo does not ask rustc for its
             // version again, which caches would count.
-            remove(&tree.join("target/debug"))?;
+            remove(tree.join("target/debug"))?;
             let mut build = cargo_build(launcher, launcher.program.as_deref(), home);
             run::output(build.arg("--quiet").current_dir(tree)).map(drop)
         };

@@ -14,13 +14,12 @@ mod site;
 
 use super::figure::Figure;
 use super::report::Report;
+use crate::files::{self, fresh};
 use crate::packages::packages;
-use crate::place::{Place, fresh};
-use crate::table::Table;
+use crate::place::Place;
 use crate::{binaries, fetch, run, setup, tree};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use packages::{NEEDED, PACKAGES, Package};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,13 +45,8 @@ pub(crate) fn corpus(place: &Place, larder: &Path, options: &Options) -> Result<
         (options.only.is_empty() || options.only.iter().any(|name| name == package.name))
             && (!options.short || package.is_small)
     };
-    let mut report = Report {
-        name: "corpus",
-        title: "Debian's source packages, in places from which the earlier one is gone",
-        notes: notes(),
-        table: Table::new(2),
-        ..Report::default()
-    };
+    let title = "Debian's source packages, in places from which the earlier one is gone";
+    let mut report = Report::new("corpus", title, 2, &NOTES);
     // Not in the target directory: a repository above a package would be a part of its place.
     let work = place.lasting()?.join("corpus");
     let mut differ = Vec::new();
@@ -96,7 +90,7 @@ fn fetched(place: &Place, package: &Package) -> Result<PathBuf> {
     tree::copy(&sources, &part)?;
     let log = dir.join(format!("{}.log", package.name));
     run::logged(Command::new("sh").args(["-c", package.prepare]).current_dir(&part), &log, || ())?;
-    fs::rename(&part, &prepared).with_context(|| format!("cannot move {}", part.display()))?;
+    files::rename(&part, &prepared)?;
     Ok(prepared)
 }
 
@@ -106,19 +100,16 @@ pub(crate) fn short(place: &Place) -> Result<()> {
     corpus(place, &binaries::larder(place, None)?, &options).map(drop)
 }
 
-fn notes() -> Vec<String> {
-    [
-        "plain, cold, warm: configure and make together. CPU is user and system time of all processes; one build of \
-         each kind. cold: larder in front of the compilers, an empty store. warm: in a second place; the first one was \
-         removed.",
-        "again: commands that reach larder if the build is repeated after the warm one. After a plain build it is done \
-         as well, so 0 or the same number is right.",
-        "whole: `larder run` for configure and for make, in three places of which only one exists at a time, with a \
-         store of its own. whole again: commands that reach larder if make is repeated after that, without `larder run`.",
-        "files: all that the build made, compared by bytes, modes and links with a plain build in the same place: after \
-         the warm build, after a source was touched, edited and changed back, and after the whole commands. Left out: \
-         logs, and files that differ between two plain builds.",
-    ]
-    .map(str::to_owned)
-    .into()
-}
+/// The notes below the table.
+const NOTES: [&str; 4] = [
+    "plain, cold, warm: configure and make together. CPU is user and system time of all processes; one build of \
+     each kind. cold: larder in front of the compilers, an empty store. warm: in a second place; the first one was \
+     removed.",
+    "again: commands that reach larder if the build is repeated after the warm one. After a plain build it is done \
+     as well, so 0 or the same number is right.",
+    "whole: `larder run` for configure and for make, in three places of which only one exists at a time, with a \
+     store of its own. whole again: commands that reach larder if make is repeated after that, without `larder run`.",
+    "files: all that the build made, compared by bytes, modes and links with a plain build in the same place: after \
+     the warm build, after a source was touched, edited and changed back, and after the whole commands. Left out: \
+     logs, and files that differ between two plain builds.",
+];

@@ -2,8 +2,9 @@
 
 use super::packages::Package;
 use super::row::{Outcome, Row};
+use crate::files::{self, fresh, remove};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{fresh, on_path, remove};
+use crate::place::on_path;
 use crate::run::{self, Usage};
 use crate::tree::{self, Exclusion, Exclusions};
 use anyhow::{Context, Result};
@@ -59,7 +60,7 @@ struct Site<'a> {
 pub(super) fn measure(work: &Path, larder: &Path, package: &Package, sources: PathBuf, keep: bool) -> Result<Row> {
     fresh(work)?;
     let site = Site { package, sources, work: work.to_path_buf(), home: work.join("home"), tools: work.join("tools") };
-    fs::create_dir_all(&site.home).with_context(|| format!("cannot make {}", site.home.display()))?;
+    files::make(&site.home)?;
     let mut row = Row::default();
     let excluded = site.compilers(larder, &mut row)?;
     site.whole(larder, &excluded, &mut row)?;
@@ -189,7 +190,7 @@ impl Site<'_> {
     fn change(&self, dir: &Path, launcher: &Launcher, change: Change, name: &str) -> Result<()> {
         let (path, original) = (dir.join("src").join(self.package.edited), self.sources.join(self.package.edited));
         let saying = || format!("cannot change {}", path.display());
-        let bytes = fs::read(&original).with_context(|| format!("cannot read {}", original.display()))?;
+        let bytes = files::bytes(&original)?;
         // Writing sets the present time in each case.
         fs::write(&path, &bytes).with_context(saying)?;
         if let Change::Edit = change {
@@ -240,7 +241,7 @@ fn reached(counts: &Counts) -> u64 {
 /// Moves a tree away, to compare others with it.
 fn keep(dir: &Path, kept: &Path) -> Result<()> {
     remove(kept)?;
-    fs::rename(dir, kept).with_context(|| format!("cannot move {}", dir.display()))
+    files::rename(dir, kept)
 }
 
 /// Copies a tree that will be built in again.

@@ -17,10 +17,11 @@ mod ways;
 
 use super::figure::Figure;
 use super::report::Report;
+use crate::files::fresh;
 use crate::packages::packages;
-use crate::place::{Place, fresh};
+use crate::place::Place;
 use crate::setup;
-use crate::table::{NONE, Table, over, seconds, shown};
+use crate::table::{NONE, over, seconds, shown};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::Duration;
@@ -118,13 +119,12 @@ fn of_ways(tree: &Tree, all: &All, rounds: u32) -> Result<Report> {
         [] => String::new(),
         names => format!("Left out, because it failed: {}. ", names.join("; ")),
     };
-    let notes = vec![format!(
+    let note = format!(
         "{}. Medians of {rounds} rounds, interleaved; the page cache is warm. far: 20 ms round trip, 200 MB/s per \
          connection. {left_out}\"Loaded\" is `require()` of nine packages in node directly afterwards.",
         tree.shown()
-    )];
-    let mut report =
-        Report { name: "image", title: "Images of directories", notes, table: Table::new(1), ..Report::default() };
+    );
+    let mut report = Report::new("image", "Images of directories", 1, &[&note]);
     for one in &all.measured {
         let base = &all.needed(if one.way.saves { TAR } else { UNTAR })?.series;
         let loading = |time: fn(&Measured) -> Duration| match one.loading.samples.is_empty() {
@@ -181,15 +181,10 @@ fn of_sizes(tree: Tree, ways: &Ways, rounds: u32) -> Result<Report> {
     let work = ways.work.join("sizes");
     fresh(&work)?;
     let (tenth, twice) = (tree.tenth(&work.join("tenth"))?, tree.twice(&work.join("twice"))?);
-    let mut report = Report {
-        name: "image-sizes",
-        title: "Images of trees of several sizes",
-        notes: vec![format!(
-            "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the page cache is warm."
-        )],
-        table: Table::new(2),
-        ..Report::default()
-    };
+    let note = format!(
+        "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the page cache is warm."
+    );
+    let mut report = Report::new("image-sizes", "Images of trees of several sizes", 2, &[&note]);
     let mut sizes = Vec::new();
     for tree in [tenth, Tree { is_sized: true, ..tree }, twice] {
         let all = measured::all(&tree, ways, ways.all(&tree), rounds)?;

@@ -1,6 +1,7 @@
 //! The trees that are measured. They are installed once and kept for the next run.
 
-use crate::place::{Place, fresh};
+use crate::files::{self, fresh};
+use crate::place::Place;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -80,15 +81,13 @@ impl Tree {
     /// Copies packages of this tree with a tenth of its files.
     pub(super) fn tenth(&self, dir: &Path) -> Result<Tree> {
         let (path, wanted) = (dir.join(self.name()), self.files / 10);
-        fs::create_dir_all(&path)?;
-        let mut packages = fs::read_dir(&self.path)?.collect::<Result<Vec<_>, _>>()?;
-        packages.sort_by_key(fs::DirEntry::file_name);
+        files::make(&path)?;
         let mut files = 0;
-        for package in packages {
-            let more = count(&package.path(), "f")?;
+        for package in files::list(&self.path)? {
+            let more = count(&package, "f")?;
             // Some packages have more than a tenth of all files.
             if files + more <= wanted {
-                copy(&package.path(), &path)?;
+                copy(&package, &path)?;
                 files += more;
             }
         }
@@ -99,7 +98,7 @@ impl Tree {
     pub(super) fn twice(&self, dir: &Path) -> Result<Tree> {
         let path = dir.join(self.name());
         for name in ["one", "two"] {
-            fs::create_dir_all(path.join(name))?;
+            files::make(path.join(name))?;
             copy(&self.path, &path.join(name))?;
         }
         Tree::at(path, true)

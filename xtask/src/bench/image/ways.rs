@@ -1,7 +1,7 @@
 //! The ways to save and restore a tree, as commands.
 
 use super::tree::{Tree, bytes_of};
-use crate::place::{fresh, remove};
+use crate::files::{fresh, remove};
 use crate::run;
 use anyhow::Result;
 use larder_testkit::{Proxy, Server};
@@ -118,14 +118,14 @@ impl Ways {
                 ..way(TAR, true, |w, t| w.shell(t, "tar -cf - \"$NAME\" | zstd -q -3 -f -o \"$WORK/a.tar.zst\""))
             },
             Way {
-                prepare: |w, _| fresh(&w.work.join("store")),
+                prepare: |w, _| fresh(w.work.join("store")),
                 bytes: |w| w.said("packed_bytes"),
                 ..way(SAVED, true, |w, t| w.save(&t.path, "a-1"))
             },
             Way { bytes: |w| w.said("new_bytes"), ..way(AGAIN, true, |w, t| w.save(&t.path, "a-1")) },
             Way {
                 prepare: |w, t| {
-                    fresh(&w.work.join("changed"))?;
+                    fresh(w.work.join("changed"))?;
                     t.changed(&w.work.join("changed").join(t.name()))
                 },
                 bytes: |w| w.said("new_bytes"),
@@ -140,7 +140,7 @@ impl Ways {
             Way {
                 prepare: |w, t| {
                     w.fresh_target()?;
-                    fresh(&w.work.join("other"))?;
+                    fresh(w.work.join("other"))?;
                     w.publish(t, &w.remote())
                 },
                 after: |w, t| w.unmount(t, "other"),
@@ -172,12 +172,12 @@ impl Ways {
     /// creating files would take up to three times as long after another tree was removed.
     fn fresh_target(&self) -> Result<()> {
         self.no_target()?;
-        if self.has_disk { self.mount_disk() } else { fresh(&self.target_dir()) }
+        if self.has_disk { self.mount_disk() } else { fresh(self.target_dir()) }
     }
 
     /// Mounts a new file system there.
     fn mount_disk(&self) -> Result<()> {
-        fresh(&self.target_dir())?;
+        fresh(self.target_dir())?;
         let file = self.work.join("to.ext4");
         std::fs::File::create(&file)?.set_len(DISK_BYTES)?;
         run::output(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=1", "-i", "4096"]).arg(&file))?;
@@ -297,7 +297,7 @@ impl Ways {
 fn far_ways() -> [Way; 3] {
     let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
         w.fresh_target()?;
-        fresh(&w.work.join("distant"))?;
+        fresh(w.work.join("distant"))?;
         w.publish(t, &w.far_url(false))
     };
     [
