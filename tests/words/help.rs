@@ -87,7 +87,7 @@ fn completions_and_man_pages() {
     for shell in ["bash", "zsh", "fish"] {
         here.larder(&["completions", shell]).ends(0).says("larder").says("explain");
     }
-    here.larder(&["man"]).ends(0).says(".TH larder 1").says("LARDER_DIR").says(".SH NOTES").says(".SH WORDS");
+    here.larder(&["man"]).ends(0).says(".TH larder 1").says("LARDER_DIR").says(".SH NOTES").says(".SH SUBCOMMANDS");
     for (word, _) in WORDS {
         here.larder(&["man", word]).ends(0).says(&format!(".TH larder-{word} 1"));
     }
