@@ -73,14 +73,16 @@ pub fn run(order: &Order) -> Result<Ran> {
     Ok(Ran { end, out, err, started, ended: SystemTime::now() })
 }
 
-/// Returns the program's path, or its name if no directory of the order's `PATH` has it.
-fn found(program: &OsStr, order: &Order) -> OsString {
-    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
-    let mut candidates = std::env::split_paths(&path).map(|directory| order.cwd.join(directory).join(program));
-    let is_name = !program.as_bytes().contains(&b'/');
-    let first =
-        is_name.then(|| candidates.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())).flatten();
-    first.map_or_else(|| program.to_owned(), PathBuf::into_os_string)
+/// Returns the program's path, or the name as it is if no directory of the order's `PATH` has it.
+fn found(program: &OsStr, order: &Order) -> PathBuf {
+    let path = order.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let may_run = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if program.as_bytes().contains(&b'/') {
+        return program.into();
+    }
+    let mut candidates =
+        std::env::split_paths(path.unwrap_or_default()).map(|directory| order.cwd.join(directory).join(program));
+    candidates.find(may_run).unwrap_or_else(|| program.into())
 }
 
 fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2])> {

@@ -30,7 +30,7 @@ pub(crate) enum StoredContent {
 /// read and verified again.
 const ROOM_BYTES: u64 = 2 << 20;
 
-/// What a run left at a path.
+/// Says what was at a path when the run ended.
 pub(crate) enum StoredKind {
     File {
         placement: Placement,
