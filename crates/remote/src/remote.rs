@@ -51,6 +51,9 @@ pub struct Abilities {
     pub swap: bool,
     /// An object of up to this many bytes takes one request. A larger one may take several.
     pub one_request_bytes: u64,
+    /// The most bytes that an upload holds in memory. The service takes so many from the body at
+    /// once, and does not say how many of them it has sent.
+    pub held_bytes: u64,
     /// The most bytes of an object; `None` if no limit is known.
     pub largest_bytes: Option<u64>,
     /// The service accepts so many uploads a minute from all clients together; `None` if no limit
@@ -66,6 +69,7 @@ impl Abilities {
         replace: true,
         swap: true,
         one_request_bytes: SMALL_BYTES_MAX,
+        held_bytes: SMALL_BYTES_MAX,
         largest_bytes: None,
         writes_per_minute: None,
     };

@@ -13,14 +13,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use opendal::options::WriteOptions;
 use opendal::{Buffer, Error, ErrorKind, Metadata, Operator};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Objects up to this many bytes are sent in one request, larger ones in pieces of this size. It is
 /// the smallest piece that S3 accepts.
 const PIECE_BYTES: u64 = 5 << 20;
-/// The most bytes that all uploads hold in memory together.
-const HELD_BYTES_MAX: u64 = 40 << 20;
-const HELD_UNIT_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Object {
     name: Arc<str>,
@@ -29,15 +25,13 @@ pub(crate) struct Object {
     abilities: Abilities,
     /// Uploads in pieces support conditions.
     conditional_pieces: bool,
-    /// One permit for each `HELD_UNIT_BYTES` that an upload may hold.
-    held: Semaphore,
 }
 
 impl Object {
     pub(crate) fn new(name: &str, operator: Operator, prefix: &str, abilities: Abilities) -> Self {
-        let held = Semaphore::new((HELD_BYTES_MAX / HELD_UNIT_BYTES) as usize);
+        let abilities = Abilities { held_bytes: 2 * PIECE_BYTES, ..abilities };
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Object { name: name.into(), operator, prefix, abilities, conditional_pieces: false, held }
+        Object { name: name.into(), operator, prefix, abilities, conditional_pieces: false }
     }
 
     /// For Google: opendal uses the upload protocol that supports conditions only if a condition is
@@ -90,8 +84,6 @@ impl Object {
             // body must be complete before that.
             body = body::spooled(key, body, |_| ()).await?;
         }
-        let held = size.min(2 * PIECE_BYTES).div_ceil(HELD_UNIT_BYTES).max(1);
-        let _held = self.held.acquire_many(held as u32).await.expect("the semaphore is never closed");
         let replaced = match how {
             Put::Replace if !in_one && self.conditional_pieces => Some(self.look(key).await?),
             _ => None,

@@ -1,4 +1,8 @@
-//! Limit: a maximum of requests under way, including their bodies. Further requests wait.
+//! Limit: a maximum of requests under way, including their bodies, and of the memory that uploads
+//! hold. Further requests wait.
+//!
+//! An upload waits for memory before it counts as under way, so that many large uploads do not keep
+//! lookups waiting.
 //!
 //! Unaware of: which service it is.
 
@@ -8,16 +12,23 @@ use futures::stream::StreamExt;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// The most bytes that all uploads hold in memory together.
+const HELD_BYTES_MAX: u64 = 40 << 20;
+const HELD_UNIT_BYTES: u64 = 64 << 10;
+
 /// A decorator that limits how many requests are under way.
 pub struct Limit {
     inner: Arc<dyn Remote>,
     turns: Arc<Semaphore>,
+    /// One permit for each `HELD_UNIT_BYTES` that an upload may hold.
+    memory: Semaphore,
 }
 
 impl Limit {
     /// Returns a decorator that lets `requests` through at once.
     pub fn new(inner: Arc<dyn Remote>, requests: usize) -> Self {
-        Limit { inner, turns: Arc::new(Semaphore::new(requests.max(1))) }
+        let memory = Semaphore::new((HELD_BYTES_MAX / HELD_UNIT_BYTES) as usize);
+        Limit { inner, turns: Arc::new(Semaphore::new(requests.max(1))), memory }
     }
 
     async fn turn(&self) -> OwnedSemaphorePermit {
@@ -57,7 +68,12 @@ impl Remote for Limit {
     }
 
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
-        self.limited(self.inner.put(key, size, body, how))
+        Box::pin(async move {
+            let held = size.min(self.abilities().held_bytes).min(HELD_BYTES_MAX).div_ceil(HELD_UNIT_BYTES);
+            let _held = self.memory.acquire_many(held as u32).await.expect("the semaphore is never closed");
+            let _turn = self.turn().await;
+            self.inner.put(key, size, body, how).await
+        })
     }
 
     fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {

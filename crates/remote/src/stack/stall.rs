@@ -1,7 +1,9 @@
 //! Stall: a request fails if no byte is transferred for too long. The length of a transfer that
 //! goes on is not limited.
 //!
-//! In an upload each piece that the service takes from the body counts as progress.
+//! In an upload each piece that the service takes from the body counts as progress. The service may
+//! hold several megabytes of it, and does not say how many it has sent. So an upload on a slow
+//! connection gets more time, which is that of a connection with [`SLOWEST`].
 //!
 //! Unaware of: which service it is.
 
@@ -11,6 +13,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// A slower connection counts as stalled, in bytes per second: what a connection of 2.6 Mbit/s
+/// leaves to each of five uploads.
+const SLOWEST: u64 = 64 << 10;
 
 /// A decorator under which a request without progress fails.
 pub struct Stall {
@@ -31,10 +37,26 @@ impl Stall {
         key: Option<Key>,
         work: impl Future<Output = Result<T, RemoteError>>,
     ) -> Result<T, RemoteError> {
-        match tokio::time::timeout(self.patience, work).await {
+        self.sends(0, key, work).await
+    }
+
+    /// Awaits a request that sends so many bytes.
+    async fn sends<T>(
+        &self,
+        bytes: u64,
+        key: Option<Key>,
+        work: impl Future<Output = Result<T, RemoteError>>,
+    ) -> Result<T, RemoteError> {
+        let patience = self.patience_for(bytes);
+        match tokio::time::timeout(patience, work).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(stalled(&self.name, key, self.patience)),
+            Err(_) => Err(stalled(&self.name, key, patience)),
         }
+    }
+
+    /// Returns how long sending so many bytes may take without a sign of progress.
+    fn patience_for(&self, bytes: u64) -> Duration {
+        self.patience + Duration::from_millis(bytes * 1000 / SLOWEST)
     }
 }
 
@@ -77,12 +99,13 @@ impl Remote for Stall {
             });
             let body = body.boxed();
             let mut put = self.inner.put(key, size, body, how);
+            let patience = self.patience_for(size.min(self.abilities().held_bytes));
             loop {
                 let before = taken.load(Ordering::Relaxed);
-                match tokio::time::timeout(self.patience, &mut put).await {
+                match tokio::time::timeout(patience, &mut put).await {
                     Ok(outcome) => return outcome,
                     Err(_) if taken.load(Ordering::Relaxed) != before => {}
-                    Err(_) => return Err(stalled(&self.name, Some(key), self.patience)),
+                    Err(_) => return Err(stalled(&self.name, Some(key), patience)),
                 }
             }
         })
@@ -97,7 +120,8 @@ impl Remote for Stall {
     }
 
     fn put_small<'a>(&'a self, objects: &'a [(Key, Bytes)], how: Put) -> Answer<'a, Vec<Stored>> {
-        Box::pin(self.within(objects.first().map(|(key, _)| *key), self.inner.put_small(objects, how)))
+        let bytes = objects.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        Box::pin(self.sends(bytes, objects.first().map(|(key, _)| *key), self.inner.put_small(objects, how)))
     }
 
     fn get_marked(&self, key: Key) -> Answer<'_, Option<(Bytes, Mark)>> {
@@ -105,6 +129,6 @@ impl Remote for Stall {
     }
 
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> Answer<'_, bool> {
-        Box::pin(self.within(Some(key), self.inner.swap(key, bytes, seen)))
+        Box::pin(self.sends(bytes.len() as u64, Some(key), self.inner.swap(key, bytes, seen)))
     }
 }

@@ -15,9 +15,13 @@ mod sample;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use futures::stream::TryStreamExt;
 use injected::{Fault, Faults};
 use larder_model::{Blob, Content, Digest, Manifest, OutputKind};
-use larder_remote::{Abilities, Asked, BreakerPolicy, Memory, Options, Remote, Remotes, Share, Trouble, stacked};
+use larder_remote::{
+    Abilities, Answer, Asked, Body, BreakerPolicy, Fetched, Key, Memory, Options, Put, Remote, Remotes, Share, Stored,
+    Trouble, stacked, whole,
+};
 use sample::{Run, bytes, manifest, names, options};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -203,4 +207,70 @@ async fn a_stalling_remote_is_left_alone() {
     assert!(counts.sum(Asked::GetSmall).failed > 0);
     assert!(counts.troubles(Trouble::Open) > 0, "the breaker never opened: {:?}", breaker.state(Instant::now()));
     println!("200 requests to a remote with a fault in every answer: {:?}", start.elapsed());
+}
+
+/// A service behind a slow uplink that all uploads share.
+struct SlowUplink {
+    memory: Memory,
+    wire: tokio::sync::Mutex<()>,
+}
+
+impl SlowUplink {
+    const BYTES_PER_S: u64 = 500_000;
+}
+
+impl Remote for SlowUplink {
+    fn name(&self) -> &str {
+        self.memory.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { held_bytes: 10 << 20, ..self.memory.abilities() }
+    }
+
+    fn get(&self, key: Key) -> Answer<'_, Fetched> {
+        self.memory.get(key)
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> Answer<'_, Stored> {
+        Box::pin(async move {
+            let all: Vec<Bytes> = body.try_collect().await?;
+            for _ in (0..size).step_by(64 << 10) {
+                let _wire = self.wire.lock().await;
+                tokio::time::sleep(Duration::from_millis((64_000 << 10) / Self::BYTES_PER_S)).await;
+            }
+            self.memory.put(key, size, whole(all.concat().into()), how).await
+        })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> Answer<'a, Vec<bool>> {
+        self.memory.has(keys)
+    }
+}
+
+/// Shows that uploads on a slow connection, which take much longer than `Options::stall`, do not
+/// count as stalled, and that lookups do not wait for them.
+#[tokio::test(start_paused = true)]
+async fn slow_uploads_are_not_stalled() {
+    let memory = Memory::new("memory://");
+    let connected = stacked(Arc::new(SlowUplink { memory, wire: tokio::sync::Mutex::new(()) }), &Options::default());
+    let remote = &connected.remote;
+    let upload = async |number: u8| {
+        let content = Bytes::from(vec![number; 5 << 20]);
+        let key = Key::blob(Digest::of(&content));
+        remote.put(key, content.len() as u64, whole(content), Put::Replace).await
+    };
+    let lookup = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let start = tokio::time::Instant::now();
+        remote.has(&[Key::blob(Digest::of(b"absent"))]).await.expect("answered");
+        start.elapsed()
+    };
+    let start = tokio::time::Instant::now();
+    let (uploaded, waited) = tokio::join!(join_all((0..100).map(upload)), lookup);
+    for outcome in uploaded {
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
+    assert!(start.elapsed() > 100 * Duration::from_secs(10), "the uplink is slow: {:?}", start.elapsed());
+    assert!(waited < Duration::from_millis(1), "a lookup waited {waited:?}");
 }
