@@ -28,9 +28,9 @@ crate::listed! {
         /// The command is not a compile of one source. The result can be reused elsewhere once the
         /// command gave the same result in two places.
         SeenOnce,
-        /// Processes of the command may have put process numbers or random numbers into the result.
+        /// Processes of the command may have put process IDs or random numbers into the result.
         /// These differ in each run. So the result is not reused, not even in the same place, until
-        /// a run with other numbers gave the same result.
+        /// a run with others gave the same result.
         Chance,
         /// The command gave the same result in two places whose paths have the same lengths. So the
         /// result is reused in places with paths of these lengths ([`lengths`]).
@@ -87,7 +87,7 @@ impl Bound {
             Bound::Input => "an input contains the path of the place, and the result may depend on it",
             Bound::SeenOnce => "the result of such a command is reused elsewhere once two places gave the same result",
             Bound::Chance => {
-                "it may contain process numbers or random numbers; it is reused once a run with other numbers gave the same"
+                "it may contain process IDs or random numbers; it is reused once a run with others gave the same"
             }
             Bound::AsLong => {
                 "the result is reused only in places whose paths have these lengths in bytes, until places with \

@@ -110,7 +110,7 @@ reasons! {
         OutputSpecial, "output-special", "an output is not a file, link or directory, or is set-user-id or set-group-id";
         OutputElsewhere, "output-elsewhere", "the tool wrote outside the working directory and its named outputs";
         WriteFailed, "write-failed", "the tool could not write an output";
-        Random, "random", "the result may depend on random numbers or on the number of a process";
+        Random, "random", "the result may depend on random numbers or on a process ID";
         Incomplete, "incomplete", "the observer lost events";
         TooLarge, "too-large", "the outputs are larger than the store may become";
         ReadOnly, "read-only", "larder may only read the store (LARDER_READ_ONLY)";

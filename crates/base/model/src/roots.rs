@@ -6,7 +6,7 @@
 //! cannot contain a NUL. So the replacement can be undone, and two different texts never become the
 //! same. Paths are not normalised: only a whole leading root is replaced.
 //!
-//! A *name by chance* is a part of a path that contains a random number or a process number. It
+//! A *name by chance* is a part of a path that contains a random number or a process ID. It
 //! differs even between two runs of the same build in one place. For example, CMake names the
 //! program of a check `cmTC_a2f27`. A name by chance is replaced in the same way, with numbers from
 //! 128 on.

@@ -1,4 +1,4 @@
-//! The messages of GNU make's `--debug=j`: the targets of its jobs, each with a process number but
+//! The messages of GNU make's `--debug=j`: the targets of its jobs, each with a process ID but
 //! without times. The times are those of the processes, so such a report needs a traced run.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ fn job(line: &[u8]) -> Option<(i32, String)> {
 }
 
 /// Returns a span for each job whose process was traced: a child of a program whose name ends with
-/// `parent`. If process numbers were used again, jobs and processes are matched in order, but only
+/// `parent`. If process IDs were used again, jobs and processes are matched in order, but only
 /// if there are equally many.
 pub(super) fn placed(parent: &str, names: Vec<(i32, String)>, found: &Processes) -> Vec<Span> {
     let mut jobs: HashMap<i32, Vec<String>> = HashMap::new();

@@ -202,10 +202,10 @@ impl Run<'_> {
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
         let by_chance = told || scripts.own_process.alone && self.is_keyed_whole();
         if scripts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
-            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+            return Err(NotRecorded::Because(Unrecorded::Random, b"a process ID".to_vec()));
         }
         if scripts.use_inodes() && !folded.inodes_shown.is_empty() {
-            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
+            return Err(NotRecorded::Because(Unrecorded::Random, b"an inode number".to_vec()));
         }
         let is_held = |name: &&Vec<u8>| self.holds(outputs, true, streams, &|text| contains(text, name));
         match folded.random_names.iter().find(is_held) {
@@ -373,7 +373,7 @@ fn first_bound(
         // `Chance` may replace only `SeenOnce`. With any other bound the result would be used in
         // this checkout at once.
         Some(Chance::Number(_)) if otherwise.is_some_and(|(bound, _)| *bound != Bound::SeenOnce) => {
-            Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()))
+            Err(NotRecorded::Because(Unrecorded::Random, b"a process ID".to_vec()))
         }
         Some(Chance::Number(by) | Chance::Drawn(by)) => Ok(Some((Bound::Chance, by))),
         None => Ok(otherwise.cloned()),

@@ -261,7 +261,7 @@ impl Tracer {
         match status >> 16 {
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => self.forked(pid),
             libc::PTRACE_EVENT_EXEC => {
-                // The thread that executes gets the number of its process.
+                // The thread that executes gets the ID of its process.
                 let process = *self.of_thread.entry(pid).or_insert(pid);
                 self.of_thread.retain(|thread, of| *of != process || *thread == process);
                 self.held = Some(pid);
