@@ -1,7 +1,7 @@
 //! Finds ephemeral names ("names by chance"): names of files and directories that are different in
-//! each run of the same build, even in one checkout. CMake, Meson and hand-written scripts make
-//! them for checks: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`,
-//! `ztest4711.c`.
+//! each run of the same build, even in one checkout. CMake, Meson, Python and hand-written scripts
+//! make them for checks: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`,
+//! `meson-private/tmp1x2y3z4_`, `/tmp/tmpk3v9_q0x.c`, `ztest4711.c`.
 //!
 //! Such a name is replaced by a placeholder in the key and in paths, as a root is. Taking an
 //! ordinary name for an ephemeral one is therefore safe: a result that holds the name is used only
@@ -33,16 +33,17 @@ struct Pattern {
     is_one: fn(u8) -> bool,
 }
 
-const PATTERNS: [Pattern; 3] = [
+const PATTERNS: [Pattern; 4] = [
     Pattern { behind: b"", begins: b"cmTC_", count: 5, is_one: |c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() },
     Pattern { behind: b"CMakeScratch/", begins: b"TryCompile-", count: 6, is_one: |c| c.is_ascii_alphanumeric() },
-    Pattern {
-        behind: b"meson-private/",
-        begins: b"tmp",
-        count: 8,
-        is_one: |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_',
-    },
+    Pattern { behind: b"meson-private/", begins: b"tmp", count: 8, is_one: is_of_python },
+    Pattern { behind: b"/tmp/", begins: b"tmp", count: 8, is_one: is_of_python },
 ];
+
+/// True for the random characters of Python's `tempfile`, which Meson and `setup.py` scripts use.
+fn is_of_python(c: u8) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'
+}
 
 /// A name, and its shape: the name with `*` for what is random.
 type EphemeralName = (Vec<u8>, Vec<u8>);
@@ -137,6 +138,8 @@ mod tests {
         assert_eq!(found("CMakeFiles/cmTC_a2f27.dir/x.c.o"), ["cmTC_a2f27"]);
         assert_eq!(found("/b/CMakeFiles/CMakeScratch/TryCompile-gdK6UY/src.c"), ["TryCompile-gdK6UY"]);
         assert_eq!(found("/b/meson-private/tmp1x2y3z4_/testfile.c"), ["tmp1x2y3z4_"]);
+        assert_eq!(found("/tmp/tmpk3v9_q0x.c"), ["tmpk3v9_q0x"]);
+        assert_eq!(found("-o/tmp/o/tmp/tmpk3v9_q0x.o"), ["tmpk3v9_q0x"]);
         assert_eq!(found("ztest4711.c"), ["ztest4711"]);
         assert_eq!(found("/x/4711-a.o"), ["4711"]);
         for other in [
@@ -145,6 +148,8 @@ mod tests {
             "xcmTC_a2f27",
             "x/TryCompile-gdK6UY",
             "tmp1x2y3z4_",
+            "/tmp/tmpk3v9_q0.c",
+            "/tmp/tmpk3v9-q0x.c",
             "ztest47110.c",
             "/4711/x.c",
         ] {

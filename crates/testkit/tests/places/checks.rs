@@ -239,3 +239,33 @@ fn names_of_processes() {
         assert_eq!([run(source, line), run(source, line)], ["miss", "miss"], "{line}");
     }
 }
+
+/// `setup.py` scripts name the files of their checks by Python's `tempfile`, in the common directory
+/// for temporary files.
+#[test]
+fn names_of_python() {
+    probe_skip!(has("gcc") && has("python3"), "gcc or python3 is not installed");
+    const SCRIPT: &str = "
+import os, subprocess, sys, tempfile
+command = sys.argv[1:]
+with tempfile.NamedTemporaryFile('wt', suffix='.c') as source, tempfile.TemporaryDirectory() as out:
+    source.write('#include <stddef.h>\\nint main(void) { return 0; }\\n')
+    source.flush()
+    made = out + os.path.splitext(source.name)[0] + '.o'
+    os.makedirs(os.path.dirname(made))
+    def run(words):
+        ran = subprocess.run(words + ['-O2', '-c', source.name, '-o', made], capture_output=True)
+        return ran.returncode, ran.stdout, ran.stderr, open(made, 'rb').read()
+    if run(command) != run(command[1:]):
+        print('they differ')
+";
+    let place = places(&[]);
+    let run = || {
+        place.settle();
+        let larder = larder_testkit::larder().display().to_string();
+        let (ran, outcome) = place.counted(place.run(&["python3", "-c", SCRIPT, &larder, "gcc"]));
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+        outcome
+    };
+    assert_eq!([run(), run()], ["miss", "hit"]);
+}
