@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use url::Url;
 
-const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
-                                  file, grpc and grpcs, each with \"://\" after it";
+fn known_schemes() -> String {
+    format!("known are {}, each with \"://\" after it", larder_config::REMOTE_SCHEMES.join(", "))
+}
 
 pub(super) struct Parts<'a> {
     text: &'a str,
@@ -23,11 +24,11 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(super) fn of(text: &'a str) -> Result<Self, RemoteError> {
         let Some((scheme, _)) = text.split_once("://") else {
-            return Err(RemoteError::url(text, "scheme", format!("it is missing; {SCHEMES}")));
+            return Err(RemoteError::url(text, "scheme", format!("it is missing; {}", known_schemes())));
         };
         let scheme = scheme.to_ascii_lowercase();
         if !larder_config::REMOTE_SCHEMES.contains(&&*scheme) {
-            let why = format!("{scheme:?} is not known; {SCHEMES}");
+            let why = format!("{scheme:?} is not known; {}", known_schemes());
             return Err(RemoteError::url(text, "scheme", why));
         }
         let url = Url::parse(text).map_err(|error| {

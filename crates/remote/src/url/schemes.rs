@@ -7,7 +7,7 @@ use super::service::{Headers, Login, Service, Tls};
 use crate::RemoteError;
 use std::path::Path;
 
-/// The schemes of services that have objects and are reached by opendal.
+/// The schemes of HTTP object stores, which opendal reaches. They take `ca=`.
 pub(super) const OBJECT_STORES: [&str; 5] = ["s3", "gs", "gcs", "azblob", "ghac"];
 
 pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
@@ -20,7 +20,8 @@ pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
         "memcached" => memcached(parts),
         "http" | "https" | "webdav" | "webdavs" => http(parts),
         "ghac" => ghac(parts),
-        _ => grpc(parts),
+        "grpc" | "grpcs" => grpc(parts),
+        _ => Err(parts.wrong("scheme", "larder cannot connect to such a service")),
     }
 }
 
