@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// Run only these parts of `inside.sh`. Can be given several times. Writes no table
     #[arg(long, value_name = "PART")]
     part: Vec<String>,
+    /// The number of files in the image that is mounted, for example 100000. Writes no table
+    #[arg(long, value_name = "NUMBER")]
+    files: Option<u32>,
 }
 
 /// The files beside the programs in each cell.
@@ -83,7 +86,7 @@ const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 const LIMITS: Limits = Limits { step_s: 600, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
 const LIMITS_EMULATED: Limits = Limits { step_s: 3000, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
 
-/// The number of files in the image that is mounted.
+/// The number of files in the image that is mounted, without `--files`.
 const FILES_IN_IMAGE: u32 = 3000;
 
 struct Limits {
@@ -206,7 +209,7 @@ impl Run<'_> {
     /// Returns true if the table takes the results of this run. It takes results of complete cells
     /// only.
     fn is_kept(&self) -> bool {
-        !self.options.short && self.options.part.is_empty()
+        !self.options.short && self.options.part.is_empty() && self.options.files.is_none()
     }
 
     fn cell(&self, cell: &Cell) -> Result<Outcome> {
@@ -348,9 +351,10 @@ impl Run<'_> {
             parts => parts.join(" "),
         };
         format!(
-            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={FILES_IN_IMAGE} TORTURE_LIMIT={} \
+            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={} TORTURE_LIMIT={} \
              TORTURE='{}' sh /cell/inside.sh {parts}",
             limits.step_s,
+            self.options.files.unwrap_or(FILES_IN_IMAGE),
             limits.torture_s,
             torture.join(";"),
         )
