@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use larder_testkit::larder;
-use object::elf::{PT_GNU_RELRO, PT_LOAD};
+use object::elf::{PT_GNU_RELRO, PT_LOAD, PT_TLS, ProgramHeader64};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection};
 
@@ -12,6 +12,9 @@ use object::{Endianness, Object, ObjectSection};
 /// large as what it executes.
 const HOT_BYTES_MAX: u64 = 700 << 10;
 const HOT_BYTES_MIN: u64 = 200 << 10;
+/// musl has room for so many bytes of thread-local data. For more it maps memory at each start
+/// (`builtin_tls` in `src/env/__init_tls.c`: 16 words, of which it needs two).
+const MUSL_THREAD_LOCAL_BYTES: u64 = 112;
 
 /// The lists in `hot.ld` are valid for one toolchain only, because the names of standard library
 /// functions end in a hash. They also name functions of ours, which may be renamed. The linker
@@ -90,4 +93,8 @@ fn hot_functions_are_side_by_side_are_side_by_side_and_segments_few() {
     assert!(size(".arena") > 1 << 20 && size(".bss") < 64 << 10, ".arena {}, .bss {}", size(".arena"), size(".bss"));
     let count = |kind| program.elf_program_headers().iter().filter(|it| it.p_type(Endianness::Little) == kind).count();
     assert_eq!((count(PT_LOAD), count(PT_GNU_RELRO)), (2, 0));
+    let is_thread_local = |it: &&ProgramHeader64<Endianness>| it.p_type(Endianness::Little) == PT_TLS;
+    let thread_local = program.elf_program_headers().iter().find(is_thread_local);
+    let thread_local = thread_local.map_or(0, |it| it.p_memsz(Endianness::Little));
+    assert!(thread_local <= MUSL_THREAD_LOCAL_BYTES, "{thread_local} bytes of thread-local data");
 }

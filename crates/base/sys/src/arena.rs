@@ -15,6 +15,11 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere::thread_local_address;
+#[cfg(target_os = "linux")]
+use crate::linux::thread_local_address;
+
 const BLOCK_BYTES: usize = 4 << 20;
 const LARGE_BYTES: usize = 256 << 10;
 /// The minimum alignment, which is `malloc`'s, too. Some libraries rely on it even for bytes.
@@ -60,9 +65,7 @@ impl Arena {
     /// another thread may get that address. It then owns the block alone, as the first thread did.
     #[inline]
     fn is_owner(&self) -> bool {
-        // The variable has no destructor and a constant value, so it exists without an allocation.
-        thread_local!(static HERE: u8 = const { 0 });
-        let this = HERE.with(|here| std::ptr::from_ref(here) as usize);
+        let this = thread_local_address();
         match self.owner.load(Relaxed) {
             0 => self.owner.compare_exchange(0, this, Relaxed, Relaxed).is_ok(),
             owner => owner == this,

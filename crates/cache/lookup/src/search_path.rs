@@ -8,8 +8,8 @@
 
 use std::io::ErrorKind;
 
-use larder_model::names_digest;
 use larder_model::path::{file_name, is_in, join};
+use larder_model::{Digest, names_digest};
 use larder_store::StatCache;
 use larder_sys::{Dir, FileType, Stat, Trust};
 
@@ -67,7 +67,8 @@ pub(crate) fn reduced(path: &[u8], name: &[u8], stat_cache: &StatCache) -> Vec<u
     if !names.contains(&file_name(name)) {
         names.push(file_name(name));
     }
-    along(path, |directory| !lacks_all(directory, &names, stat_cache))
+    let digest = names_digest(&names);
+    along(path, |directory| !lacks_all(directory, (&names, &digest), stat_cache))
 }
 
 /// Returns the directories of `path` that are relative or belong to the system.
@@ -79,7 +80,8 @@ pub(crate) fn system_part(path: &[u8]) -> Vec<u8> {
 /// stay, because a command may make programs there.
 pub(crate) fn with_any<'n>(path: &[u8], names: impl Iterator<Item = &'n [u8]>, cwd: &[u8]) -> Vec<u8> {
     let names: Vec<&[u8]> = names.collect();
-    let lacks_all = |directory: &[u8]| names.is_empty() || lacks_all(directory, &names, &StatCache::none());
+    let digest = names_digest(&names);
+    let lacks_all = |directory: &[u8]| names.is_empty() || lacks_all(directory, (&names, &digest), &StatCache::none());
     along(path, |directory| is_in(directory, cwd) || !lacks_all(directory))
 }
 
@@ -89,14 +91,16 @@ pub fn searched_by_compilers() -> impl Iterator<Item = &'static [u8]> {
 }
 
 /// Returns `path` with the directories for which `is_kept` is true, those of the system, and
-/// relative ones.
+/// relative ones. A directory that is named twice is kept once, because nothing is found in the
+/// second place.
 fn along(path: &[u8], is_kept: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    let kept = path.split(|&byte| byte == b':').filter(|directory| {
+    let directories = || path.split(|&byte| byte == b':');
+    let kept = directories().enumerate().filter(|&(at, directory)| {
         let is_plain = directory.first() == Some(&b'/');
         let is_of_system = SYSTEM.iter().any(|system| directory.starts_with(system));
-        !is_plain || is_of_system || is_kept(directory)
+        !directories().take(at).any(|earlier| earlier == directory) && (!is_plain || is_of_system || is_kept(directory))
     });
-    let kept: Vec<&[u8]> = kept.collect();
+    let kept: Vec<&[u8]> = kept.map(|(_, directory)| directory).collect();
     // An empty `PATH` would mean the working directory.
     if kept.is_empty() { b"/dev/null".to_vec() } else { kept.join(&b':') }
 }
@@ -107,10 +111,12 @@ pub fn left_out<'p>(path: &'p [u8], reduced: &'p [u8]) -> impl Iterator<Item = &
     path.split(|&byte| byte == b':').filter(is_kept)
 }
 
-fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool {
+fn lacks_all(directory: &[u8], names: (&[&[u8]], &Digest), stat_cache: &StatCache) -> bool {
     match larder_sys::stat(directory) {
         Ok(stat) if stat.kind == FileType::Directory => {
-            is_sure_of(directory, names) && first_present(directory, Some(stat), names, stat_cache).is_none()
+            // If its mode had changed since, the stat cache would not know it.
+            stat_cache.names_absent(&stat, names.1)
+                || is_sure_of(directory, names.0) && first_of(directory, Some(stat), names, stat_cache).is_none()
         }
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::NotFound,
@@ -138,6 +144,16 @@ pub(crate) fn first_present<'n>(
     if stat.is_some_and(|stat| stat_cache.names_absent(&stat, &digest)) {
         return None;
     }
+    first_of(directory, stat, (names, &digest), stat_cache)
+}
+
+/// Like [`first_present`], without asking the stat cache. `digest` is that of the names.
+fn first_of<'n>(
+    directory: &[u8],
+    stat: Option<Stat>,
+    (names, digest): (&[&'n [u8]], &Digest),
+    stat_cache: &StatCache,
+) -> Option<(&'n [u8], Stat)> {
     let now_ns = if stat.is_some() { larder_sys::now_coarse_ns() } else { 0 };
     let mut all_missing = true;
     for name in names {
@@ -148,7 +164,7 @@ pub(crate) fn first_present<'n>(
     }
     if let Some(stat) = stat.filter(|stat| all_missing && now_ns - stat.changed_ns > SETTLED_NS) {
         let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
-        stat_cache.keep_absent(&stat, now_ns, &digest, trust);
+        stat_cache.keep_absent(&stat, now_ns, digest, trust);
     }
     None
 }

@@ -24,3 +24,10 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], clas
         Err(error) => error,
     }
 }
+
+/// Returns the address of a variable of the calling thread.
+pub(crate) fn thread_local_address() -> usize {
+    // The variable has no destructor and a constant value, so it exists without an allocation.
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}

@@ -71,6 +71,7 @@ pub use notify::{
     Answered, Attendant, Listener, Notification, effective_group, is_thread_of, link_target, read_memory,
     signal_that_ended,
 };
+pub(crate) use process::thread_local_address;
 pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,

@@ -12,11 +12,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, inotify, open};
+use rustix::io::Errno;
 use rustix::stdio::stdin;
 use rustix::termios::isatty;
 
@@ -60,6 +61,10 @@ pub fn standard_input_settings() -> Option<Vec<u8>> {
     Some(text.into_bytes())
 }
 
+/// The number of the listening thread, once it can be sent signals. A channel would need so much
+/// thread-local data that musl maps memory for it at each start.
+type Ready = OnceLock<Result<i32, Errno>>;
+
 /// A watch on the terminal on standard input.
 pub struct TerminalWatch {
     reads: OwnedFd,
@@ -78,9 +83,10 @@ impl TerminalWatch {
         // An open file of our own, because the flags of an open file hold for all that share it.
         let terminal =
             open(TERMINAL, OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-        let (told, ready) = channel();
+        let ready = Arc::<Ready>::default();
+        let told = ready.clone();
         let listener = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || listen(&terminal, &told))?;
-        let thread = ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        let thread = (*ready.wait())?;
         Ok(TerminalWatch { reads, listener, thread, settings: standard_input_settings() })
     }
 
@@ -88,7 +94,7 @@ impl TerminalWatch {
     /// are not as before. Also returns true if that cannot be told.
     pub fn was_used(self) -> bool {
         let mut event = [0; 4096];
-        let was_read = !matches!(rustix::io::read(&self.reads, &mut event), Err(rustix::io::Errno::AGAIN));
+        let was_read = !matches!(rustix::io::read(&self.reads, &mut event), Err(Errno::AGAIN));
         // SAFETY: takes numbers. The thread has not ended, because only this signal ends it.
         let told = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, stop_signal()) } == 0;
         let was_typed = !told || self.listener.join().unwrap_or(true);
@@ -107,14 +113,15 @@ fn stop_signal() -> libc::c_int {
 
 /// Waits for the kernel's signals until it is told to stop. Returns true if something was typed.
 /// Only this thread gets the signals, so the mask of the others, which children inherit, stays.
-fn listen(terminal: &OwnedFd, ready: &Sender<io::Result<i32>>) -> bool {
+fn listen(terminal: &OwnedFd, ready: &Ready) -> bool {
     // The kernel sends SIGIO if it cannot queue another signal.
     let signals = super::signals::set_of(&[typed_signal(), stop_signal(), libc::SIGIO]);
     // SAFETY: blocks signals of this thread.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut()) };
     let asked = ask_for_signals(terminal);
     let failed = asked.is_err();
-    if ready.send(asked).is_err() || failed {
+    let _ = ready.set(asked);
+    if failed {
         return true;
     }
     let mut was_typed = false;
@@ -132,7 +139,7 @@ fn listen(terminal: &OwnedFd, ready: &Sender<io::Result<i32>>) -> bool {
 }
 
 /// Asks the kernel to send this thread a signal when something is typed. Returns its number.
-fn ask_for_signals(terminal: &OwnedFd) -> io::Result<i32> {
+fn ask_for_signals(terminal: &OwnedFd) -> Result<i32, Errno> {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     let owner = [F_OWNER_TID, thread];
     let fd = terminal.as_raw_fd();
@@ -143,5 +150,5 @@ fn ask_for_signals(terminal: &OwnedFd) -> io::Result<i32> {
             || libc::fcntl(fd, F_SETSIG, typed_signal()) == -1
             || libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) == -1
     };
-    if failed { Err(io::Error::last_os_error()) } else { Ok(thread) }
+    if failed { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) } else { Ok(thread) }
 }
