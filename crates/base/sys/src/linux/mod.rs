@@ -37,6 +37,7 @@ mod stop;
 mod survivors;
 mod terminal;
 mod terminal_input;
+mod thread;
 mod trace;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
@@ -71,7 +72,6 @@ pub use notify::{
     Answered, Attendant, Listener, Notification, effective_group, is_thread_of, link_target, read_memory,
     signal_that_ended,
 };
-pub(crate) use process::thread_local_address;
 pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
@@ -101,4 +101,5 @@ pub use terminal::{
     PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_input_size, standard_outputs,
 };
 pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
+pub(crate) use thread::thread_local_address;
 pub use trace::{Start, Step, Tracer, spawn_traced, spawn_untraced};
