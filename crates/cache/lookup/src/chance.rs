@@ -40,7 +40,8 @@ const PATTERNS: [Pattern; 4] = [
     Pattern { behind: b"/tmp/", begins: b"tmp", count: 8, is_one: is_of_python },
 ];
 
-/// Returns true for the random characters of Python's `tempfile`, which Meson and `setup.py` scripts use.
+/// Returns true for the random characters of Python's `tempfile`, which Meson and `setup.py` scripts
+/// use.
 fn is_of_python(c: u8) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'
 }

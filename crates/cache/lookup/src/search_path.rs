@@ -114,7 +114,7 @@ pub fn left_out<'p>(path: &'p [u8], reduced: &'p [u8]) -> impl Iterator<Item = &
 fn lacks_all(directory: &[u8], names: (&[&[u8]], &Digest), stat_cache: &StatCache) -> bool {
     match larder_sys::stat(directory) {
         Ok(stat) if stat.kind == FileType::Directory => {
-            // If its mode had changed since, the stat cache would not know it.
+            // A change of its mode makes the entry of the stat cache invalid.
             stat_cache.names_absent(&stat, names.1)
                 || is_sure_of(directory, names.0) && first_of(directory, Some(stat), names, stat_cache).is_none()
         }

@@ -240,8 +240,8 @@ fn names_of_processes() {
     }
 }
 
-/// `setup.py` scripts name the files of their checks by Python's `tempfile`, in the common directory
-/// for temporary files.
+/// `setup.py` scripts name the files of their checks by Python's `tempfile`, in `TMPDIR`. The first
+/// file and its directory are gone when the second run begins.
 #[test]
 fn names_of_python() {
     probe_skip!(has("gcc") && has("python3"), "gcc or python3 is not installed");
