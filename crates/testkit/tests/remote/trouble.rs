@@ -25,11 +25,9 @@ fn stalled_at_any_byte() {
         let log = far.compile(SECOND);
         assert!(log.contains("miss: x.c"), "{after}: {log}");
     }
-    far.larder(SECOND, &["clear"]).run().ends(0);
     far.proxy().set(Way::Late(Duration::ZERO));
     // A remote that was silent is asked again after a while.
-    std::thread::sleep(Duration::from_secs(3));
-    let log = far.compile(SECOND);
+    let log = far.compile_until_fetched(SECOND);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }
 
@@ -68,9 +66,7 @@ fn larderd_is_killed_while_it_fetches() {
     assert_eq!(larder_testkit::Ran::of(child).quiet(), "");
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
     far.proxy().set(Way::Late(Duration::ZERO));
-    far.larder(SECOND, &["clear"]).run().ends(0);
-    std::thread::sleep(Duration::from_secs(3));
-    let log = far.compile(SECOND);
+    let log = far.compile_until_fetched(SECOND);
     assert!(log.contains("fetched from a remote"), "another larderd must be started: {log}");
 }
 
