@@ -83,17 +83,20 @@ fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<()> {
 pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
     match output.kind {
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
-        OutputKind::Directory(mode) => {
-            DirBuilder::new().mode(mode.bits).create(path)?;
-            match mode.rule {
-                ModeRule::Masked => Ok(()),
-                // The directory inherits this bit from its parent.
-                ModeRule::Exact => {
-                    let own = fs::symlink_metadata(path)?.permissions().mode() & SET_GROUP;
-                    fs::set_permissions(path, Permissions::from_mode(mode.bits & !SET_GROUP | own))
-                }
-                ModeRule::Set | ModeRule::Executable => fs::set_permissions(path, Permissions::from_mode(mode.bits)),
+        OutputKind::Directory(FileMode { bits, rule: ModeRule::Masked }) => DirBuilder::new().mode(bits).create(path),
+        OutputKind::Directory(FileMode { bits, rule }) => {
+            // Its owner may read it until it has its mode, so that it can be opened. Its path may
+            // name another one by then.
+            DirBuilder::new().mode(bits | 0o700).create(path)?;
+            let directory = OpenOptions::new().read(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path)?;
+            let found = directory.metadata()?;
+            if !found.is_dir() {
+                return Err(io::Error::from(io::ErrorKind::NotADirectory));
             }
+            // The directory inherits this bit from its parent.
+            let inherited = if rule == ModeRule::Exact { found.permissions().mode() & SET_GROUP } else { 0 };
+            let own = if rule == ModeRule::Exact { bits & !SET_GROUP } else { bits };
+            directory.set_permissions(Permissions::from_mode(own | inherited))
         }
         OutputKind::File { .. } | OutputKind::Removed => Ok(()),
     }
@@ -122,5 +125,81 @@ fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
         // opening does not wait.
         Before::Truncate => options.truncate(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path),
         Before::Through => options.create(true).truncate(true).custom_flags(NO_WAIT).open(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use larder_model::{Modified, Placement, Rewrite};
+
+    use super::*;
+
+    /// What may be put in the place of an output between its check and the moment when it is
+    /// written: a link to a file of somebody's own, a link that leads nowhere, or a FIFO.
+    fn exchanged(dir: &Path, what: &str, path: &Path) {
+        match what {
+            "link" => symlink(dir.join("own"), path).expect("can be made"),
+            "dangling link" => symlink(dir.join("not there"), path).expect("can be made"),
+            "link to a directory" => symlink(dir.join("private"), path).expect("can be made"),
+            _ => {
+                let made = Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
+                assert!(made.success(), "mkfifo failed");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_exchanged_before_it_is_written_is_not_followed() {
+        let dir = tempfile::tempdir().expect("can be made");
+        let dir = dir.path();
+        fs::write(dir.join("own"), "own").expect("can be written");
+        fs::create_dir(dir.join("private")).expect("can be made");
+        fs::set_permissions(dir.join("private"), Permissions::from_mode(0o700)).expect("is ours");
+        let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
+        let kind = OutputKind::File {
+            placement: Placement::Replace,
+            mode,
+            rewrite: Rewrite::None,
+            content: Content::Inline(b"forged"),
+        };
+        let output = Output { path: b"x", kind, modified: Modified::Written };
+        for what in ["link", "dangling link", "link to a directory", "FIFO"] {
+            for before in [Before::Nothing, Before::Unlink, Before::Truncate] {
+                let path = dir.join("x");
+                exchanged(dir, what, &path);
+                let one = Planned { output: &output, path: path.clone(), before, blob: None, modified: None };
+                let done = put_bytes(&path, &one, before);
+                assert!(done.is_err(), "{what}, {before:?}");
+                assert_eq!(fs::read(dir.join("own")).expect("is there"), b"own", "{what}, {before:?}");
+                assert!(!dir.join("not there").exists(), "{what}, {before:?}");
+                let _ = fs::remove_file(&path);
+            }
+            let path = dir.join("x");
+            exchanged(dir, what, &path);
+            for kind in [OutputKind::Link(b"own"), OutputKind::Directory(FileMode { bits: 0o777, rule: ModeRule::Set })]
+            {
+                let output = Output { path: b"x", kind, modified: Modified::Written };
+                assert!(make(&path, &output).is_err(), "{what}");
+            }
+            fs::remove_file(&path).expect("is still there");
+        }
+        let bits = fs::metadata(dir.join("private")).expect("is there").permissions().mode();
+        assert_eq!(bits & 0o777, 0o700);
+    }
+
+    #[test]
+    fn directories_get_their_modes() {
+        let dir = tempfile::tempdir().expect("can be made");
+        for (bits, rule) in
+            [(0, ModeRule::Set), (0o755, ModeRule::Exact), (0o1777, ModeRule::Set), (0o2750, ModeRule::Set)]
+        {
+            let path = dir.path().join(format!("{bits:o}"));
+            let kind = OutputKind::Directory(FileMode { bits, rule });
+            make(&path, &Output { path: b"x", kind, modified: Modified::Written }).expect("can be made");
+            assert_eq!(fs::metadata(&path).expect("is there").permissions().mode() & 0o7777, bits);
+        }
     }
 }

@@ -199,12 +199,10 @@ impl Table {
     }
 
     fn slots(&self) -> Option<&[AtomicU64]> {
+        // If the file was cut since it was opened, the words that are gone read as zero.
         let map = || {
             let size_bytes = size_bytes(self.count);
-            // The file may have been cut meanwhile.
-            let is_whole = larder_sys::fstat(&self.file).ok()?.size_bytes == size_bytes;
-            let map = || Words::map(&self.file, size_bytes, size_bytes as usize / 8, self.writable).ok();
-            if is_whole { map() } else { None }
+            Words::map(&self.file, size_bytes, size_bytes as usize / 8, self.writable).ok()
         };
         self.words.get_or_init(map).as_ref()?.words().get(HEADER_WORDS..)
     }
