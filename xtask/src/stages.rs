@@ -8,6 +8,7 @@ use crate::arch::Arch;
 use crate::bench::corpus;
 use crate::files::{self, fresh};
 use crate::place::Place;
+use crate::run::Usage;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
 use crate::{aarch64, binaries, demo, dist, docs, run, sanitize, supply, tools, torture};
@@ -17,7 +18,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
 use std::{env, fs, thread};
 
 /// The options of `cargo xtask test`.
@@ -162,13 +162,15 @@ impl Schedule {
     fn ended(&self, name: &'static str, outcome: Result<Outcome>) {
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             is_success: false,
-            took: Duration::ZERO,
+            cost: Usage::default(),
             output: format!("{error:#}"),
         });
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         println!("── {name}\n{}", outcome.output.trim_end());
         let word = if outcome.is_success { "passed" } else { "FAILED" };
-        state.lines.push(format!("{word}  {:7.1} s  {name}", outcome.took.as_secs_f64()));
+        let Usage { wall, cpu } = outcome.cost;
+        let [wall, cpu] = [wall, cpu].map(|time| time.as_secs_f64());
+        state.lines.push(format!("{word}  {wall:7.1} s, CPU {cpu:7.1} s  {name}"));
         state.ended.insert(name, outcome.is_success);
         self.changed.notify_all();
     }
@@ -177,7 +179,7 @@ impl Schedule {
 /// How a stage ended.
 struct Outcome {
     is_success: bool,
-    took: Duration,
+    cost: Usage,
     output: String,
 }
 
@@ -192,10 +194,10 @@ fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
     if full {
         command.arg("--full");
     }
-    let (status, usage) = run::measured(&mut command)?;
+    let (status, cost) = run::measured(&mut command)?;
     let output = files::bytes(&log)?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Outcome { is_success: status.success(), took: usage.wall, output })
+    Ok(Outcome { is_success: status.success(), cost, output })
 }
 
 /// The file to which the stage `tests` writes how many tests were skipped, and why.
