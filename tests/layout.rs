@@ -29,7 +29,7 @@ fn hot_functions_are_named_as_they_are() {
         version.trim_end_matches('.').to_owned()
     };
     let (made_for, used) = (value(script, "rustc "), value(toolchain, "channel = \""));
-    assert_eq!(made_for, used, "hot.ld is for another toolchain: regenerate its lists (docs/performance.md)");
+    assert_eq!(made_for, used, "hot.ld is for another toolchain: run `cargo xtask bench link-order`");
     let crates = larder_testkit::workspace().join("crates");
     let groups = ["", "base", "cache", "image"].map(|group| crates.join(group));
     let (mut checked, mut gone) = (0, Vec::new());
@@ -49,7 +49,10 @@ fn hot_functions_are_named_as_they_are() {
     assert!(checked > 100, "hot.ld has only {checked} functions of ours");
     // Derived functions do not appear in the source text.
     gone.retain(|name| !DERIVED.iter().any(|derived| name.ends_with(&format!(": {derived}"))));
-    assert!(gone.is_empty(), "hot.ld names functions that no longer exist: {gone:#?}");
+    assert!(
+        gone.is_empty(),
+        "hot.ld names functions that no longer exist, so run `cargo xtask bench link-order`: {gone:#?}"
+    );
 }
 
 const DERIVED: &[&str] = &["clone", "eq", "default", "fmt", "hash", "cmp", "partial_cmp", "ne"];

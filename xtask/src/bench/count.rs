@@ -56,6 +56,22 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
     })
 }
 
+/// Returns the sections of the functions that a hit executes, as a linker script names them.
+pub(crate) fn functions_of_hit(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Vec<String>> {
+    let before = subject.hits()?;
+    let functions = functions(subject, counting, scratch)?;
+    ensure!(subject.hits()? != before, "{} does not hit under {}", subject.name(), counting.display());
+    Ok(functions)
+}
+
+/// Returns the sections of the functions that the command itself executes.
+pub(crate) fn functions(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Vec<String>> {
+    let report = scratch.join("functions.txt");
+    let words: [&OsStr; 3] = ["hot".as_ref(), "--to".as_ref(), report.as_os_str()];
+    once_under(counting.as_os_str(), &words, subject)?;
+    Ok(files::read(&report)?.lines().map(str::to_owned).collect())
+}
+
 /// Builds the program in `benches/count`.
 pub(crate) fn program(place: &Place) -> Result<PathBuf> {
     binaries::bench(place, "larder-count", "count")

@@ -13,6 +13,7 @@
 //! | `statistics`, `figure` | medians with intervals; the numbers by which reports are compared |
 //! | `report` | shows a report, and writes it to `target/bench` |
 //! | `caches` | measures what README.md's table compares, and writes the table there |
+//! | `link_order` | writes the lists of `src/hot.ld` |
 //! | `compare` | compares two reports; keeps one as the accepted report |
 //!
 //! A new benchmark is a file that fills a report. docs/performance.md has the results of benchmarks
@@ -28,6 +29,7 @@ mod figure;
 mod hit;
 mod image;
 mod inputs;
+mod link_order;
 mod measure;
 mod miss;
 mod project;
@@ -68,6 +70,7 @@ pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     match &options.word {
         None => all::all(place, &larder()?, options.quick, options.larder.is_some()),
         Some(Word::Caches(options)) => caches::caches(place, &larder()?, options),
+        Some(Word::LinkOrder) => link_order::link_order(place, &larder()?).map(|()| true),
         Some(Word::Compare(options)) => compare::compare(place, options),
         Some(Word::Accept(options)) => compare::accept(place, options).map(|()| true),
         Some(word) => {

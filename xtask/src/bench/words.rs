@@ -30,6 +30,8 @@ pub(super) enum Word {
     Image(image::Options),
     /// Measure what README.md's table compares, and write the table there. Takes about 15 minutes
     Caches(caches::Options),
+    /// Write the lists of src/hot.ld: the functions that a hit and a miss execute. Takes some minutes
+    LinkOrder,
     /// Compare two reports, and exit with 1 if a figure got worse
     Compare(compare::Options),
     /// Keep a report in benches/results as the one to compare others with
@@ -47,6 +49,8 @@ pub(super) fn reports(place: &Place, larder: &Path, word: &Word) -> Result<Vec<R
         Word::Record(options) => vec![record::record(place, larder, options)?],
         Word::Remote(options) => vec![remote::remote(place, larder, options)?],
         Word::Image(options) => image::image(place, larder, options)?,
-        Word::Caches(_) | Word::Compare(_) | Word::Accept(_) => bail!("this subcommand makes no report"),
+        Word::Caches(_) | Word::LinkOrder | Word::Compare(_) | Word::Accept(_) => {
+            bail!("this subcommand makes no report")
+        }
     })
 }
