@@ -76,9 +76,8 @@ pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
     exec_with, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets,
-    standard_descriptors_open, umask, umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage,
-    wanted_processor_ns, wanting_to_run,
+    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask,
+    umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
@@ -98,7 +97,8 @@ pub use stdin::{
 pub use stop::end_descendants;
 pub use survivors::{Survivors, survivors};
 pub use terminal::{
-    PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_input_size, standard_outputs,
+    PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_descriptors_open,
+    standard_input_size, standard_outputs,
 };
 pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
 pub(crate) use thread::thread_local_address;

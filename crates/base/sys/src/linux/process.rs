@@ -592,11 +592,3 @@ pub fn more_descriptors_are_open() -> bool {
             && std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path != Path::new("/dev/null"))
     })
 }
-
-/// Returns true if standard input, output and error are all open.
-pub fn standard_descriptors_open() -> bool {
-    let mut asked = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
-    // SAFETY: the array holds as many as are named. The call does not wait.
-    let answered = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, 0) } >= 0;
-    answered && asked.iter().all(|of| of.revents & libc::POLLNVAL == 0)
-}

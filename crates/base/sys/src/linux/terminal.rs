@@ -25,6 +25,14 @@ fn standard(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
+/// Returns true if standard input, output and error are all open.
+pub fn standard_descriptors_open() -> bool {
+    let mut asked = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
+    // SAFETY: the array holds as many as are named. The call does not wait.
+    let answered = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, 0) } >= 0;
+    answered && asked.iter().all(|of| of.revents & libc::POLLNVAL == 0)
+}
+
 /// Describes standard output and standard error. Returns the terminal size of each, or `None` if it
 /// is no terminal, and whether both are the same open file.
 pub fn standard_outputs() -> ([Option<TerminalSize>; 2], bool) {
