@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// What may be put in the place of an output between its check and the moment when it is
-    /// written: a link to a file of somebody's own, a link that leads nowhere, or a FIFO.
+    /// Puts something in the place of an output, as an attacker may do between its check and the
+    /// moment when it is written: a link to another file, a link that leads nowhere, or a FIFO.
     fn exchanged(dir: &Path, what: &str, path: &Path) {
         match what {
             "link" => symlink(dir.join("own"), path).expect("can be made"),
