@@ -9,7 +9,7 @@
 //!
 //! Unaware of: where a name is replaced.
 
-use larder_model::path::file_name;
+use larder_model::path::{file_name, without_slashes};
 use larder_model::{Roots, is_in_word, leading_word, trailing_word};
 
 use crate::substring::places_of;
@@ -33,12 +33,16 @@ struct Pattern {
     is_one: fn(u8) -> bool,
 }
 
-const PATTERNS: [Pattern; 4] = [
+const PATTERNS: [Pattern; 3] = [
     Pattern { behind: b"", begins: b"cmTC_", count: 5, is_one: |c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() },
     Pattern { behind: b"CMakeScratch/", begins: b"TryCompile-", count: 6, is_one: |c| c.is_ascii_alphanumeric() },
-    Pattern { behind: b"meson-private/", begins: b"tmp", count: 8, is_one: is_of_python },
-    Pattern { behind: b"/tmp/", begins: b"tmp", count: 8, is_one: is_of_python },
+    Pattern { behind: b"meson-private/", ..PYTHON },
 ];
+/// What Python's `tempfile` makes in a directory for temporary files.
+const PYTHON: Pattern = Pattern { behind: b"", begins: b"tmp", count: 8, is_one: is_of_python };
+/// Where `tempfile` looks for a directory if no variable names one (`_candidate_tempdir_list` in
+/// Python's `Lib/tempfile.py`).
+const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
 /// Returns true for the random characters of Python's `tempfile`, which Meson and `setup.py` scripts
 /// use.
@@ -51,22 +55,29 @@ type EphemeralName = (Vec<u8>, Vec<u8>);
 
 /// Returns the ephemeral names in these directories and arguments, without what lies in a root's
 /// own path. The part of a path that leads from one root to a root inside it is searched as well.
-pub(crate) fn names<'a>(
+/// `variable` returns the value of an environment variable.
+pub(crate) fn names<'a, 'e>(
     roots: &Roots,
+    variable: impl Fn(&[u8]) -> Option<&'e [u8]>,
     directories: impl Iterator<Item = &'a [u8]>,
     arguments: &'a [Vec<u8>],
 ) -> Vec<EphemeralName> {
+    let is_temporary = |directory: &[u8]| {
+        let named = [&b"TMPDIR"[..], b"TEMP", b"TMP"].into_iter().filter_map(&variable);
+        let named = named.map(without_slashes).filter(|path| path.starts_with(b"/") && path.len() > 1);
+        named.chain(TEMPORARY).any(|path| directory.ends_with(&roots.encode_text(path)))
+    };
     let mut found = Vec::new();
     let mut ancestors = None;
     for (_, nested) in roots.nested() {
-        of_patterns(&nested, &mut found);
+        of_patterns(&nested, is_temporary, &mut found);
     }
     for text in directories {
-        of_patterns(&roots.encode_text(text), &mut found);
+        of_patterns(&roots.encode_text(text), is_temporary, &mut found);
     }
     for argument in arguments {
         let text = roots.encode_text(argument);
-        of_patterns(&text, &mut found);
+        of_patterns(&text, is_temporary, &mut found);
         if !argument.starts_with(b"-") && numbers(file_name(&text)).next().is_some() {
             let ancestors = ancestors.get_or_insert_with(ancestors_now);
             of_processes(&text, ancestors, &mut found);
@@ -75,16 +86,23 @@ pub(crate) fn names<'a>(
     found
 }
 
-fn of_patterns(text: &[u8], found: &mut Vec<EphemeralName>) {
-    for Pattern { behind, begins, count, is_one } in &PATTERNS {
-        for start in places_of(text, begins) {
-            let name = &text[start..text.len().min(start + begins.len() + count)];
-            let rest = &name[begins.len()..];
-            let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_in_word(*next))
-                && text[..start].last().is_none_or(|last| !is_in_word(*last));
-            if rest.len() == *count && rest.iter().all(|c| is_one(*c)) && is_whole && text[..start].ends_with(behind) {
-                add(name, [begins, &b"*"[..]].concat(), found);
-            }
+fn of_patterns(text: &[u8], is_temporary: impl Fn(&[u8]) -> bool, found: &mut Vec<EphemeralName>) {
+    for pattern in &PATTERNS {
+        of_pattern(text, pattern, |before| before.ends_with(pattern.behind), found);
+    }
+    of_pattern(text, &PYTHON, |before| before.strip_suffix(b"/").is_some_and(&is_temporary), found);
+}
+
+/// Finds the names of one pattern. `is_behind` says whether a name may follow this text.
+fn of_pattern(text: &[u8], pattern: &Pattern, is_behind: impl Fn(&[u8]) -> bool, found: &mut Vec<EphemeralName>) {
+    let Pattern { begins, count, is_one, .. } = pattern;
+    for start in places_of(text, begins) {
+        let name = &text[start..text.len().min(start + begins.len() + count)];
+        let rest = &name[begins.len()..];
+        let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_in_word(*next))
+            && text[..start].last().is_none_or(|last| !is_in_word(*last));
+        if rest.len() == *count && rest.iter().all(|c| is_one(*c)) && is_whole && is_behind(&text[..start]) {
+            add(name, [begins, &b"*"[..]].concat(), found);
         }
     }
 }
@@ -129,7 +147,7 @@ mod tests {
 
     fn found(text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        of_patterns(text.as_bytes(), &mut found);
+        of_patterns(text.as_bytes(), |directory| directory.ends_with(b"/tmp"), &mut found);
         of_processes(text.as_bytes(), &[b"4711".to_vec()], &mut found);
         found.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()).collect()
     }
@@ -155,6 +173,26 @@ mod tests {
             "/4711/x.c",
         ] {
             assert_eq!(found(other), [""; 0], "{other}");
+        }
+    }
+
+    #[test]
+    fn directories_for_temporary_files() {
+        let roots = Roots::new(vec![b"/runner".to_vec()]);
+        let value = |name: &[u8]| (name == b"TMPDIR").then_some(&b"/runner/temp/"[..]);
+        let found = |path: &str| {
+            let arguments = [path.as_bytes().to_vec()];
+            names(&roots, value, std::iter::empty(), &arguments).len()
+        };
+        for (path, count) in [
+            ("/runner/temp/tmpk3v9_q0x.c", 1),
+            ("-I/runner/temp/tmpk3v9_q0x", 1),
+            ("/var/tmp/tmpk3v9_q0x/y.c", 1),
+            ("/runner/tmpk3v9_q0x.c", 0),
+            ("/runner/temp/of/tmpk3v9_q0x.c", 0),
+            ("/runner/temptmpk3v9_q0x.c", 0),
+        ] {
+            assert_eq!(found(path), count, "{path}");
         }
     }
 

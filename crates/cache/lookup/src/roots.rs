@@ -132,7 +132,8 @@ pub(crate) fn find(
     if !place.roots.find {
         return roots;
     }
-    let names = chance::names(&roots, [&place.cwd[..]].into_iter().chain(apparent), arguments);
+    let directories = [&place.cwd[..]].into_iter().chain(apparent);
+    let names = chance::names(&roots, |name| place.variable(name), directories, arguments);
     roots.with_names(names)
 }
 

@@ -260,12 +260,16 @@ with tempfile.NamedTemporaryFile('wt', suffix='.c') as source, tempfile.Temporar
         print('they differ')
 ";
     let place = places(&[]);
-    let run = || {
+    place.put("temporary/of-this-job", "");
+    let run = |temporary: &str| {
         place.settle();
         let larder = larder_testkit::larder().display().to_string();
-        let (ran, outcome) = place.counted(place.run(&["python3", "-c", SCRIPT, &larder, "gcc"]));
+        let run = place.run(&["python3", "-c", SCRIPT, &larder, "gcc"]).env("TMPDIR", temporary);
+        let (ran, outcome) = place.counted(run);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
         outcome
     };
-    assert_eq!([run(), run()], ["miss", "hit"]);
+    for temporary in ["/tmp", &place.text("work/temporary")] {
+        assert_eq!([run(temporary), run(temporary)], ["miss", "hit"], "{temporary}");
+    }
 }
