@@ -171,9 +171,27 @@ impl Schedule {
         let Usage { wall, cpu } = outcome.cost;
         let [wall, cpu] = [wall, cpu].map(|time| time.as_secs_f64());
         state.lines.push(format!("{word}  {wall:7.1} s, CPU {cpu:7.1} s  {name}"));
+        if !outcome.is_success {
+            state.lines.extend(failures(&outcome.output).into_iter().map(|line| format!("        {line}")));
+        }
         state.ended.insert(name, outcome.is_success);
         self.changed.notify_all();
     }
+}
+
+/// Returns the lines that name what failed, as cargo, its tests and the torture suite write them.
+/// They are printed again at the end, because the output of all stages is long. If there is none,
+/// the last lines are returned.
+fn failures(output: &str) -> Vec<&str> {
+    const MOST: usize = 40;
+    const LAST: usize = 10;
+    let is_one = |line: &&str| {
+        ["error", "WRONG ", "MISSED ", "HIT  "].iter().any(|begin| line.starts_with(begin))
+            || line.starts_with("test ") && line.ends_with("FAILED")
+            || line.contains(" panicked at ")
+    };
+    let named: Vec<&str> = output.lines().filter(is_one).take(MOST).collect();
+    if named.is_empty() { output.lines().skip(output.lines().count().saturating_sub(LAST)).collect() } else { named }
 }
 
 /// How a stage ended.
@@ -247,4 +265,16 @@ fn aarch64_stage(place: &Place) -> Result<()> {
     type_check(place, target)?;
     let words = ["build", "--locked", "--target", target, "--package", "larder", "--no-default-features"];
     run::shown_to_user(place.cargo().args(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_named() {
+        let output = "test a ... ok\ntest b ... FAILED\nknown   A/x\nMISSED  A/y · z (miss): why\nWRONG   A/z\nrc 1";
+        assert_eq!(failures(output), ["test b ... FAILED", "MISSED  A/y · z (miss): why", "WRONG   A/z"]);
+        assert_eq!(failures("one\ntwo"), ["one", "two"]);
+    }
 }
