@@ -72,7 +72,8 @@ impl Bound {
         !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong | Bound::Variable | Bound::Source)
     }
 
-    /// The reason for users, about a result that was made in another place.
+    /// The reason for users, about a result that was made in another place. It is a sentence, or
+    /// one without its subject, "the result".
     pub fn reason(self) -> &'static str {
         match self {
             Bound::Output => {
@@ -87,10 +88,10 @@ impl Bound {
             Bound::Input => "an input contains the path of the place, and the result may depend on it",
             Bound::SeenOnce => "the result of such a command is reused elsewhere once two places gave the same result",
             Bound::Chance => {
-                "it may contain process IDs or random numbers; it is reused once a run with others gave the same"
+                "may contain process IDs or random numbers; it is reused once a run with others gave the same"
             }
             Bound::AsLong => {
-                "the result is reused only in places whose paths have these lengths in bytes, until places with \
+                "is reused only in places whose paths have these lengths in bytes, until places with \
                  paths of other lengths gave the same result"
             }
             Bound::Variable => "the crate asks for a variable with the path of the target directory",

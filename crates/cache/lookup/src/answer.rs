@@ -171,6 +171,7 @@ fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
         (Bound::Chance | Bound::AsLong, _) | (_, []) => String::new(),
         _ => format!(" ({})", String::from_utf8_lossy(by)),
     };
+    // These reasons have no subject of their own.
     let where_made = match bound {
         Bound::Chance | Bound::AsLong => "",
         _ => "was made in another checkout, and can be used only there: ",
@@ -200,4 +201,19 @@ pub fn roots_digest(roots: &Roots) -> Digest {
     let mut w = Writer::default();
     roots.all().for_each(|root| w.bytes(root));
     Digest::of(&w.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_sentences() {
+        for bound in Bound::ALL {
+            let Difference { subject, what } = elsewhere(*bound, b"");
+            let text = format!("{} {what}", String::from_utf8_lossy(&subject));
+            let begins = ["the result was made", "the result may", "the result is"];
+            assert!(begins.iter().any(|begin| text.starts_with(begin)), "{text}");
+        }
+    }
 }

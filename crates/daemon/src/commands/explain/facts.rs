@@ -117,6 +117,12 @@ fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
         }
         Fact::Directory => ("directory", String::new()),
         Fact::Link(target) => ("link", format!(" → {}", local(target, roots))),
+        Fact::Error { operation, errno: 0 } => {
+            let rights = [(4, "reading"), (2, "writing"), (1, "executing")];
+            let rights: Vec<&str> =
+                rights.iter().filter(|(bit, _)| operation & bit != 0).map(|(_, word)| *word).collect();
+            ("permitted", format!(", {}", rights.join(" and ")))
+        }
         Fact::Error { errno, .. } => ("error", format!(": {}", std::io::Error::from_raw_os_error(*errno as i32))),
         Fact::Listing(digest) => ("listing", format!(", names {}", secret::short(digest))),
         Fact::Ordered(digest) => ("listing", format!(", names in order {}", secret::short(digest))),
