@@ -8,9 +8,11 @@ use object::elf::{PT_GNU_RELRO, PT_LOAD, PT_TLS, ProgramHeader64};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection};
 
-/// A page may hold code that a hit does not execute, so these sections are about three times as
-/// large as what it executes.
+/// A page may hold code that a hit does not execute, so the sections are up to three times as large
+/// as what is executed: 156 kB by a hit of C, and 331 kB more by a miss (`count hot`, 27 November
+/// 2026).
 const HOT_BYTES_MAX: u64 = 700 << 10;
+const WARM_BYTES_MAX: u64 = 1000 << 10;
 const HOT_BYTES_MIN: u64 = 200 << 10;
 /// musl has room for so many bytes of thread-local data. For more it maps memory at each start
 /// (`builtin_tls` in `src/env/__init_tls.c`: 16 words, of which it needs two).
@@ -92,7 +94,7 @@ fn hot_functions_are_side_by_side_are_side_by_side_and_segments_few() {
     }
     let size = |name| program.section_by_name(name).map_or(0, |section| section.size());
     assert!((HOT_BYTES_MIN..HOT_BYTES_MAX).contains(&size(".hot")), ".hot has {} bytes", size(".hot"));
-    assert!((HOT_BYTES_MIN..HOT_BYTES_MAX).contains(&size(".warm")), ".warm has {} bytes", size(".warm"));
+    assert!((HOT_BYTES_MIN..WARM_BYTES_MAX).contains(&size(".warm")), ".warm has {} bytes", size(".warm"));
     assert!(size(".arena") > 1 << 20 && size(".bss") < 64 << 10, ".arena {}, .bss {}", size(".arena"), size(".bss"));
     let count = |kind| program.elf_program_headers().iter().filter(|it| it.p_type(Endianness::Little) == kind).count();
     assert_eq!((count(PT_LOAD), count(PT_GNU_RELRO)), (2, 0));

@@ -46,6 +46,15 @@ impl Hot {
         }
     }
 
+    /// Returns the size in bytes of the cache lines that were executed, and of the functions that they
+    /// belong to.
+    pub(crate) fn executed_of(&self) -> (u64, u64) {
+        let executed = self.functions.iter().filter(|function| !function.lines.is_empty());
+        executed.fold((0, 0), |(lines, all), function| {
+            (lines + function.lines.len() as u64 * LINE_BYTES, all + function.size)
+        })
+    }
+
     /// Returns the sections of the executed functions, as a linker script names them. A function of
     /// which a larger share was executed comes first.
     pub(crate) fn sections(mut self) -> Vec<String> {
@@ -112,6 +121,7 @@ mod tests {
         let functions = vec![function(0, 640, "large"), function(640, 64, "whole"), function(704, 64, "never")];
         let mut hot = Hot { functions };
         [0, 4, 64, 650, 9999].into_iter().for_each(|at| hot.executed(at));
+        assert_eq!(hot.executed_of(), (3 * LINE_BYTES, 704));
         assert_eq!(hot.sections(), ["*(.text.whole)", "*(.text.large)"]);
     }
 }

@@ -60,6 +60,8 @@ fn main() -> Result<ExitCode> {
             let program = command.words.first().context("no program is given")?;
             let mut hot = hot::Hot::of(program.as_ref())?;
             let (_, code) = traced::steps(&command.words, INSTRUCTIONS_MAX, |at| hot.executed(at))?;
+            let (lines, functions) = hot.executed_of();
+            eprintln!("executed {} kB of functions of {} kB", lines / 1000, functions / 1000);
             (command.to, hot.sections().join("\n"), code)
         }
         Word::Own(command) => {
