@@ -11,12 +11,13 @@ use crate::trouble::files;
 
 fn a_second_store_is_filled(far: &Far) {
     far.record();
-    let log = far.compile(SECOND);
+    let log = far.fetch(SECOND);
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     // The second time, the record is in the store itself.
     assert!(!far.compile(SECOND).contains("fetched"));
     let stats = far.stats(SECOND);
-    assert_eq!((&stats["hit"], &stats["remote_hit"], &stats["miss"]), (&2.into(), &1.into(), &0.into()));
+    assert_eq!((&stats["hit"], &stats["remote_hit"]), (&2.into(), &1.into()));
+    assert!(stats["miss"].as_u64() <= stats["remote"]["races"].as_u64(), "{stats}");
     assert!(
         stats["remote"]["bytes_in"].as_u64() > Some(4096) && stats["remote"]["fetch_median_us"].is_u64(),
         "{stats}"
@@ -67,9 +68,12 @@ fn those_who_begin_together_all_hit() {
     for (number, place) in places.iter().enumerate() {
         far.place.put(&format!("{place}/x.c"), format!("// 0.0\nint together{number};\n"));
     }
+    far.larder(FIRST, &["daemon", "start"]).run().ends(0);
     let start = |store: &str, place: &str| {
         let run = far.larder(store, &["../gcc", "-c", "x.c", "-o", "x.o"]);
-        let mut command = run.command;
+        // Only the first machine uploads.
+        let mode = if store == FIRST { "READ_WRITE" } else { "READ_ONLY" };
+        let mut command = run.env("LARDER_REMOTE_RW_MODE", mode).command;
         command.current_dir(far.place.path(format!("work/{place}")));
         command.spawn().expect("cannot start the command")
     };
@@ -79,15 +83,23 @@ fn those_who_begin_together_all_hit() {
         }
     }
     assert!(far.larder(FIRST, &["remote", "flush"]).run().ends(0).stdout.contains(" 0 left"));
-    let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
-    all.into_iter().for_each(|mut one| assert!(one.wait().expect("cannot wait for the command").success()));
-    let stats = far.stats(SECOND);
     // On a busy machine a fetch may take so long that the tool also runs and ends first. There must
-    // be no other miss.
-    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
-    let lost = number(&stats["remote"]["races"]) - number(&stats["remote"]["races_won"]);
-    let (hits, misses) = (number(&stats["hit"]), number(&stats["miss"]));
-    assert!(hits + misses == places.len() as u64 && misses <= lost, "{stats}");
+    // be no other miss, unless larderd started so slowly that the commands did not wait for it.
+    let mut seen = Vec::new();
+    let all_hit = (0..10).any(|_| {
+        let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
+        all.into_iter().for_each(|mut one| assert!(one.wait().expect("cannot wait for the command").success()));
+        let stats = far.stats(SECOND);
+        far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+        fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
+        let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+        let lost = number(&stats["remote"]["races"]) - number(&stats["remote"]["races_won"]);
+        let (hits, misses) = (number(&stats["hit"]), number(&stats["miss"]));
+        assert_eq!(hits + misses, places.len() as u64, "{stats}");
+        seen.push(stats);
+        misses <= lost
+    });
+    assert!(all_hit, "{seen:?}");
 }
 
 /// A record that one machine fetched from the far remote is copied to the near remote for the next
@@ -99,7 +111,7 @@ fn from_a_near_one_that_another_filled() {
     let near = far.place.path("near");
     let url = format!("file://{}", near.display());
     far.url = format!("{url},{}", far.url);
-    let log = far.compile(SECOND);
+    let log = far.fetch(SECOND);
     assert!(log.contains("fetched from a remote"), "{log}");
     let is_list = |path: &PathBuf| path.parent().and_then(Path::parent).is_some_and(|kind| kind.ends_with("m"));
     let began = Instant::now();
@@ -110,7 +122,7 @@ fn from_a_near_one_that_another_filled() {
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
     fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     far.url = url;
-    let log = far.compile(SECOND);
+    let log = far.fetch(SECOND);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }
 
@@ -129,9 +141,9 @@ fn what_others_wrote_stays_there() {
     far.source(0.0, 2);
     far.record();
     far.source(0.0, 1);
-    assert!(far.compile(SECOND).contains("fetched from a remote"));
+    assert!(far.fetch(SECOND).contains("fetched from a remote"));
     far.source(0.0, 2);
-    assert!(far.compile(SECOND).contains("fetched from a remote"));
+    assert!(far.fetch(SECOND).contains("fetched from a remote"));
 }
 
 #[test]
@@ -149,7 +161,7 @@ fn a_scope_that_only_reads() {
     let again = far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout;
     assert!(again.contains("0 records sent") && again.contains("1 already there"), "{again}");
     // The remote can still be read.
-    let (log, _) = far.compile_by(SECOND, read_only);
+    let log = far.fetch_by(SECOND, read_only);
     assert!(log.contains("fetched from a remote"), "{log}");
 }
 
@@ -166,7 +178,7 @@ fn what_was_not_sent_is_sent_by_the_next_one() {
     far.proxy().set(Way::Late(Duration::ZERO));
     let flushed = far.larder(FIRST, &["remote", "flush"]).run().ends(0);
     assert!(flushed.stdout.contains("1 record sent, 0 left"), "{flushed:?}");
-    assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
+    assert!(far.fetch(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
 }
 
 #[test]
@@ -178,13 +190,24 @@ fn a_sandbox_without_network_is_served() {
     fs::create_dir_all(&store).expect("cannot create the directory");
     far.place.run(&["chmod", "700", store.to_str().expect("not UTF-8")]).run().ends(0);
     far.larder(SECOND, &["daemon", "start"]).run().ends(0);
-    far.place.remove(&["x.o"]);
-    let _ = fs::remove_file(far.place.path("log"));
     let script = "mount --bind \"$LARDER_DIR\" \"$LARDER_DIR\" && mount -o remount,bind,ro \"$LARDER_DIR\" && \
         exec \"$LARDER\" ./gcc -c x.c -o x.o";
-    let ran = far.command(SECOND, &["unshare", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c", script]).run();
-    assert_eq!(ran.quiet(), "");
-    let log = fs::read_to_string(far.place.path("log")).expect("cannot read the log");
+    let compile = || {
+        far.larder(SECOND, &["clear"]).run().ends(0);
+        far.place.remove(&["x.o"]);
+        let _ = fs::remove_file(far.place.path("log"));
+        let words = ["unshare", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c", script];
+        let ran = far.command(SECOND, &words).env("LARDER_REMOTE_RW_MODE", "READ_ONLY").run();
+        assert_eq!(ran.quiet(), "");
+        fs::read_to_string(far.place.path("log")).expect("cannot read the log")
+    };
+    // On a busy machine the tool may be faster than the remote.
+    let mut log = compile();
+    for _ in 0..10 {
+        if !log.contains("fetched from a remote") {
+            log = compile();
+        }
+    }
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
 }
@@ -211,21 +234,32 @@ fn a_commit_that_was_built_elsewhere() {
         let larder = larder_text();
         for name in &all {
             let run = far.command(store, &[larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
+            // Only the first machine uploads.
+            let run = run.env("LARDER_REMOTE_RW_MODE", if store == FIRST { "READ_WRITE" } else { "READ_ONLY" });
             run.cwd(far.place.path("work").join(name)).run().quiet();
         }
         fs::read_to_string(far.place.path("log")).expect("cannot read the log")
     };
+    far.larder(FIRST, &["daemon", "start"]).run().ends(0);
     assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all commands are recorded");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
     // A second commit, of which the remote knows nothing yet.
     git(&["commit", "-q", "--allow-empty", "-m", "two"]);
-    let log = build(SECOND);
-    assert_eq!(log.matches(" hit: ").count(), all.len(), "{log}");
-    let stats = far.stats(SECOND);
-    let (asked, ahead) = (stats["remote_hit"].as_u64(), stats["remote"]["prefetched"].as_u64());
-    assert!(ahead >= Some(10) && asked <= Some(4), "{stats} {}", far.daemon_log(SECOND));
+    let mut seen = Vec::new();
+    // On a busy machine a command may ask before its record is there, and its tool may be faster
+    // than the remote.
+    let is_prefetched = (0..10).any(|_| {
+        far.larder(SECOND, &["daemon", "start"]).run().ends(0);
+        let log = build(SECOND);
+        let stats = far.stats(SECOND);
+        let (asked, ahead) = (stats["remote_hit"].as_u64(), stats["remote"]["prefetched"].as_u64());
+        let all_hit = log.matches(" hit: ").count() == all.len();
+        seen.push(format!("{log} {stats} {}", far.daemon_log(SECOND)));
+        far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+        fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
+        all_hit && ahead >= Some(10) && asked <= Some(4)
+    });
+    assert!(is_prefetched, "{}", seen.join("\n"));
     // `larder remote pull` prefetches as well.
-    far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     assert!(far.larder(SECOND, &["remote", "pull"]).run().ends(0).stdout.contains("12 records fetched"));
 }

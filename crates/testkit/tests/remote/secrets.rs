@@ -108,13 +108,17 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
             [vec!["run", "--", "./gen"], ARGUMENTS.to_vec()].concat(),
             [vec!["run", "--", "sh", "./gen"], ARGUMENTS.to_vec()].concat(),
         ] {
-            let ran = with(far.command(store, &[vec![larder.as_str()], argv].concat())).run();
+            // Only the first machine uploads.
+            let mode = if store == FIRST { "READ_WRITE" } else { "READ_ONLY" };
+            let run = far.command(store, &[vec![larder.as_str()], argv].concat());
+            let ran = with(run.env("LARDER_REMOTE_RW_MODE", mode)).run();
             assert_eq!(ran.code, Some(0), "{ran:?}");
             out.push_str(&ran.stderr);
         }
         fs::read_to_string(place.path("log")).expect("cannot read the log")
     };
     let hits = |log: &str| log.lines().filter(|line| line.contains(" hit: ")).count();
+    far.larder(FIRST, &["daemon", "start"]).run().ends(0);
     let all_recorded = (0..8).any(|_| hits(&build(FIRST)) == 4);
     assert!(all_recorded, "{}", build(FIRST));
     with(far.larder(FIRST, &["remote", "push"])).run().ends(0);
@@ -138,7 +142,14 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
             assert!(!holds(&object, digest), "a plain digest of {name} is on the remote");
         }
     }
-    // Another machine hits without any of these values.
-    let log = build(SECOND);
-    assert!(hits(&log) >= 3 && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+    // Another machine hits without any of these values. On a busy machine its tools may be faster
+    // than the remote.
+    let mut log = String::new();
+    let has_hits = (0..10).any(|_| {
+        far.larder(SECOND, &["daemon", "start"]).run().ends(0);
+        far.larder(SECOND, &["clear"]).run().ends(0);
+        log = build(SECOND);
+        hits(&log) >= 3 && log.contains("fetched from a remote")
+    });
+    assert!(has_hits, "{log} {}", far.daemon_log(SECOND));
 }

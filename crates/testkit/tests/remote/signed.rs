@@ -44,24 +44,31 @@ fn only_what_the_team_signed_is_believed() {
         record(&far, key);
     }
     far.source(0.0, 1);
-    let (log, _) = far.compile_by(SECOND, believes);
+    let log = far.fetch_by(SECOND, believes);
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     let refused = || far.stats(SECOND)["remote"]["refused"].as_u64().unwrap_or(0);
-    let before = refused();
     for which in [2, 3] {
         far.source(0.0, which);
-        let (log, _) = far.compile_by(SECOND, believes);
-        assert!(log.contains("miss: x.c"), "{which}: {log}");
+        // All three records are in one list, and each request is for the whole list. On a busy
+        // machine the tool may end before the list is there.
+        let counted = (0..10).any(|_| {
+            far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+            far.larder(SECOND, &["clear"]).run().ends(0);
+            believes(far.larder(SECOND, &["daemon", "start"])).run().ends(0);
+            let before = refused();
+            let (log, _) = far.compile_by(SECOND, |run| believes(run).env("LARDER_REMOTE_RW_MODE", "READ_ONLY"));
+            assert!(log.contains("miss: x.c"), "{which}: {log}");
+            refused() - before == 2
+        });
+        assert!(counted, "{which}: each refused record is counted for each request: {}", far.stats(SECOND));
     }
-    // All three records are in one list, and the list was requested twice.
-    assert_eq!(refused() - before, 4, "each refused record is counted for each request");
     assert_eq!(far.stats(SECOND)["remote_hit"], 1);
     // A client without `remote_trust` accepts all of them.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
     fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     for which in [1, 2, 3] {
         far.source(0.0, which);
-        assert!(far.compile(SECOND).contains("fetched from a remote"), "{which}");
+        assert!(far.fetch(SECOND).contains("fetched from a remote"), "{which}");
     }
 }
 
@@ -73,7 +80,7 @@ fn who_does_not_sign_takes_nothing_away() {
     assert!(refused.stderr.contains("remote_sign_with is not"), "{refused:?}");
     // A client that sets neither `remote_trust` nor `remote_sign_with`.
     far.larder(FIRST, &["remote", "push"]).run().ends(0);
-    let (log, _) = far.compile_by(SECOND, believes);
+    let log = far.fetch_by(SECOND, believes);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }
 
@@ -83,7 +90,7 @@ fn who_does_not_sign_takes_nothing_away() {
 fn a_revoked_key_answers_nothing_any_more() {
     let far = Far::directory();
     record(&far, Some(SECRET));
-    let (log, _) = far.compile_by(SECOND, believes);
+    let log = far.fetch_by(SECOND, believes);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     let without_remote = |run: Run| run.without("LARDER_REMOTE");
     let (log, _) = far.compile_by(SECOND, |run| without_remote(believes(run)));
@@ -99,7 +106,7 @@ fn a_revoked_key_answers_nothing_any_more() {
 fn push_signs_only_what_was_recorded_here() {
     let far = Far::directory();
     record(&far, None);
-    let (log, _) = far.compile_by(SECOND, |run| run);
+    let log = far.fetch(SECOND);
     assert!(log.contains("fetched from a remote"), "{log}");
     fs::remove_dir_all(far.place.path("far")).expect("cannot remove the directory");
     let key = far.place.path("key");

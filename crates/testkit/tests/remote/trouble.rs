@@ -58,10 +58,13 @@ fn larderd_is_killed_while_it_fetches() {
     far.record();
     far.proxy().set(Way::Stalled);
     let larder = larder_text();
+    far.place.remove(&["x.o"]);
+    far.larder(SECOND, &["daemon", "start"]).run().ends(0);
     let mut run = far.command(SECOND, &[larder, "./gcc", "-c", "x.c", "-o", "x.o"]);
     run.command.process_group(0);
     let child = run.start();
-    std::thread::sleep(Duration::from_millis(900));
+    // The tool has begun, so larderd still fetches.
+    far.until("the tool begins", || far.place.path("work/x.o").exists());
     far.place.run(&["kill", "-9", &far.pid(SECOND).to_string()]).run().ends(0);
     assert_eq!(larder_testkit::Ran::of(child).quiet(), "");
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
@@ -127,7 +130,7 @@ fn a_remote_that_lies_gives_a_miss() {
         fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     }
     files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("cannot write the file"));
-    assert!(far.compile(SECOND).contains("fetched from a remote"));
+    assert!(far.fetch(SECOND).contains("fetched from a remote"));
 }
 
 /// For each server, the bytes that it sends first, and the bytes that it then sends again and again.
@@ -232,7 +235,12 @@ fn a_flush_ends_at_once_if_waiting_does_not_help() {
 #[test]
 fn a_full_remote_is_read_and_written_later() {
     let Some(far) = Far::redis() else { return };
-    far.record();
+    // Each is fetched at most once, because on a busy machine the tool may be faster.
+    let held = [1, 3, 4, 5, 6, 7, 8, 9];
+    for which in held {
+        far.source(0.0, which);
+        far.record();
+    }
     far.learn(SECOND);
     let memory_max = |bytes: u32| {
         let mut redis = TcpStream::connect(far.proxy().address()).expect("cannot connect");
@@ -246,8 +254,12 @@ fn a_full_remote_is_read_and_written_later() {
     assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
     let checked = far.larder(SECOND, &["remote", "check"]).run().ends(1).stdout;
     assert!(checked.contains("full: ") && checked.contains("until it has free space"), "{checked}");
-    far.source(0.0, 1);
-    assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
+    let is_fetched = |which: &u32| {
+        far.source(0.0, *which);
+        let (log, _) = far.compile_by(SECOND, |run| run.env("LARDER_REMOTE_RW_MODE", "READ_ONLY"));
+        log.contains("fetched from a remote")
+    };
+    assert!(held.iter().any(is_fetched), "{}", far.daemon_log(SECOND));
     memory_max(0);
     let flushed = far.larder(SECOND, &["remote", "flush"]).run().ends(0);
     assert!(flushed.stdout.contains("1 record sent, 0 left"), "{flushed:?}");
