@@ -11,10 +11,11 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end by itself.
-const GRACE: Duration = Duration::from_millis(600);
+/// How long a process may take to end by itself, on a busy machine. It is shorter than the processes
+/// of the cases run that a signal should end.
+const GRACE: Duration = Duration::from_secs(4);
 /// How long a killed process may take to disappear.
-const VANISH: Duration = Duration::from_secs(5);
+const VANISH: Duration = Duration::from_secs(30);
 
 /// Returns the names of processes that still run below `root`, shortly after the command's end,
 /// except those in `known`. They are killed.

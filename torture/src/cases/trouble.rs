@@ -206,7 +206,7 @@ fn killed() -> Vec<Case> {
             .kill(Signal::KILL, Leader).unchecked().changes("then", rm("slow")),
         hello("wrapper-terminated").setup(slow("0.3")).cmd("cc -Bbd -c x.c -o x.o").then("terminated", put("slow", ""))
             .kill(Signal::TERM, Leader).unchecked().changes("then", rm("slow")),
-        hello("group-killed").setup(slow("3")).cmd("cc -Bbd -c x.c -o x.o").then("killed", put("slow", ""))
+        hello("group-killed").setup(slow("10")).cmd("cc -Bbd -c x.c -o x.o").then("killed", put("slow", ""))
             .kill(Signal::KILL, Group).any_stderr().changes("then", rm("slow")),
         hello("killed-at-any-time").both().cmd("cc -c x.c -o x.o")
             .sh("for t in 0.002 0.005 0.008 0.012 0.016 0.02 0.025 0.03 0.04; do timeout -s KILL $t $CC -c x.c -o k.o 2>/dev/null; done; rm -f k.o; :")

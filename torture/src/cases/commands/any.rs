@@ -304,7 +304,7 @@ fn ends() -> Vec<Case> {
         ends("child-by-KILL", "sh -c 'kill -KILL $$'; echo $?; cat in"),
         ends("after-failed-child", "false; cat in").hits(), ends("with-errors-on-stderr", "cat none; cat in").hits(),
         ends("daemon", "(sleep 0.1; echo late > late) >/dev/null 2>&1 </dev/null & cat in"),
-        ends("daemon-with-stdout", "(sleep 0.1; echo late) & cat in"),
+        ends("daemon-with-stdout", "cat in; (sleep 0.1; echo late) &"),
         ends("daemon-by-setsid", "setsid sh -c 'sleep 0.1; : > late' >/dev/null 2>&1 </dev/null & cat in"),
         ends("background-and-wait", "cat in > o1 & cat d/a > o2 & wait; cat o1 o2"), ends("exec", "exec cat in").hits(),
         ends("nested-shells", "sh -c \"sh -c 'cat in'\"").hits(),
@@ -327,9 +327,9 @@ fn ends() -> Vec<Case> {
         ends("stdout-order", "for i in 1 2 3; do echo out$i; echo err$i >&2; done").hits(),
         ends("much-output", "seq 100000; seq 50000 >&2").hits(), ends("binary-output", "head -c 5000 /bin/true").hits(),
         ends("no-output", ":").hits(),
-        run("caller-interrupted").any_sh(": > busy; sleep 3; cat in").then("interrupted", nothing())
+        run("caller-interrupted").any_sh(": > busy; sleep 10; cat in").then("interrupted", nothing())
             .kill(rustix::process::Signal::INT, crate::step::Whom::Group).any_sh("cat in").then("then", nothing()),
-        run("caller-terminated").any_sh("if [ -e slow ]; then : > busy; sleep 3; fi; cat in > out")
+        run("caller-terminated").any_sh("if [ -e slow ]; then : > busy; sleep 10; fi; cat in > out")
             .then("terminated", put("slow", "")).kill(rustix::process::Signal::TERM, crate::step::Whom::Group)
             .then("then", rm("slow")).again(),
         run("input-edited-meanwhile").any_sh("cat in; sleep 0.02; if [ -e new ]; then mv new in; fi; cat in")
@@ -343,8 +343,9 @@ fn ends() -> Vec<Case> {
             .sh("unshare -m sh -c 'mount --bind passwd /etc/passwd; exec $RUN id -u'").cold().cold()
             .sh("unshare -m sh -c 'mount --bind passwd /etc/passwd; exec $RUN id -un'").then("name", nothing())
             .then("again", nothing()).then("renamed", sh("sed 's/^root:/torture:/' passwd > n; cat n > passwd; rm n")),
+        // Neither may print `out`, because the other one may just have emptied it.
         run("two-at-once")
-            .sh("$RUN sh -c 'cat in > out; sleep 0.02; cat out' & $RUN sh -c 'cat in > out; sleep 0.02; cat out'; wait")
+            .sh("$RUN sh -c 'cat in > out; sleep 0.02; ls out; cat in' & $RUN sh -c 'cat in > out; sleep 0.02; ls out; cat in'; wait")
             .repeats(),
         run("static").needs(crate::machine::Need::Works("echo 'int main(){}'>x.c; gcc -static x.c", "static libc"))
             .file("s.c", "#include <stdio.h>\nint main(void){FILE*f=fopen(\"in\",\"r\");int c;while((c=getc(f))!=EOF)putchar(c);return 0;}\n")

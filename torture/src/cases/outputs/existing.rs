@@ -111,7 +111,7 @@ pub(super) fn cases() -> Vec<Case> {
         hello("over-its-own-program").file("m.c", MAIN_C).cmd("cc m.c -o m").cold().over().over(),
         hello("program-is-running")
             .file("m.c", "#include <unistd.h>\nint main(void){close(0);close(1);close(2);return pause();}\n")
-            .setup(sh("$CC m.c -o m")).sh("./m & p=$!; sleep 0.05; $CC m.c -o m; r=$?; kill $p; wait; exit $r").repeats(),
+            .setup(sh("$CC m.c -o m")).sh("./m & p=$!; until readlink /proc/$p/exe | grep -q '/m$'; do sleep 0.01; done; $CC m.c -o m; r=$?; kill $p; wait; exit $r").repeats(),
     ]);
     cases
 }
