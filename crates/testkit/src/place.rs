@@ -168,6 +168,14 @@ impl Place {
         all.lines().filter(|line| line.contains(&self.text("work"))).count()
     }
 
+    /// Returns true if a process has its working directory below `work`.
+    pub fn is_worked_in(&self) -> bool {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        // A process may end while they are listed.
+        let mut directories = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+        directories.any(|directory| directory.starts_with(self.path("work")))
+    }
+
     /// Waits until files written so far are clearly older than anything that follows.
     pub fn settle(&self) {
         std::thread::sleep(SETTLE);

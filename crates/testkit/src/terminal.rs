@@ -4,15 +4,17 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::Run;
 
-/// How long a command runs before something is typed.
-const TYPED_AFTER: Duration = Duration::from_millis(500);
+/// The longest time until a command is ready for what is typed. The machine may be busy.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// The pause between two checks whether it is ready.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Runs a command with standard output and error on one terminal of this width. Returns the exit
 /// code and everything that the terminal received.
@@ -22,16 +24,16 @@ pub fn on_terminal(run: Run, columns: u16) -> (Option<i32>, String) {
 
 /// Runs a command with all three streams on one terminal of 80 columns. No input is ever typed.
 pub fn wholly_on_terminal(run: Run) -> (Option<i32>, String) {
-    started(run, 80, Some(""))
+    started(run, 80, Some(("", Path::new(""))))
 }
 
-/// Runs a command with all three streams on one terminal of 80 columns, and types `text` while it
-/// runs.
-pub fn typed_on_terminal(run: Run, text: &str) -> (Option<i32>, String) {
-    started(run, 80, Some(text))
+/// Runs a command with all three streams on one terminal of 80 columns, and types `text` as soon as
+/// the file `ready` exists. The command must make that file.
+pub fn typed_on_terminal(run: Run, text: &str, ready: &Path) -> (Option<i32>, String) {
+    started(run, 80, Some((text, ready)))
 }
 
-fn started(mut run: Run, columns: u16, typed: Option<&str>) -> (Option<i32>, String) {
+fn started(mut run: Run, columns: u16, typed: Option<(&str, &Path)>) -> (Option<i32>, String) {
     let ours =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("cannot open a pseudo-terminal");
     grantpt(&ours).expect("cannot grant the pseudo-terminal");
@@ -50,9 +52,12 @@ fn started(mut run: Run, columns: u16, typed: Option<&str>) -> (Option<i32>, Str
     let mut child = run.command.spawn().expect("cannot start the command");
     // Close our copies of the child's end, so that the reads below end when the child ends.
     drop((theirs, run));
-    if let Some(text) = typed.filter(|text| !text.is_empty()) {
+    if let Some((text, ready)) = typed.filter(|(text, _)| !text.is_empty()) {
         // The command is to run already, because larder does not cache a command after typing.
-        std::thread::sleep(TYPED_AFTER);
+        let started = Instant::now();
+        while !ready.exists() && started.elapsed() < READY_MAX {
+            std::thread::sleep(LOOK_EVERY);
+        }
         let _ = rustix::io::write(&ours, text.as_bytes());
     }
     let mut received = Vec::new();

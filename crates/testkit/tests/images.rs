@@ -423,7 +423,7 @@ fn a_mount_ends_with_the_process_that_it_is_for() {
     job.kill().and_then(|()| job.wait()).expect("cannot end the command");
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
     assert_eq!(there, 1);
-    let ended = (0..200).any(|_| {
+    let ended = (0..1200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         place.mounts() == 0
     });
@@ -646,7 +646,7 @@ fn what_a_job_touched_comes_first_for_the_next() {
     of("second", &["unmount", "there"]).ends(0);
     assert_eq!(read.expect("cannot read the file").len(), 1_000_000);
     // The process that mounted the image uploads the list of what was read, after the unmount.
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if is_traced("third") {
             break;
         }
@@ -655,7 +655,7 @@ fn what_a_job_touched_comes_first_for_the_next() {
     assert!(is_traced("third"), "the list of what was read was not uploaded");
     of("third", &["mount", "--key", "d-1", "--via", "lazy", "--strict", "again"]).ends(0);
     let mut order = Vec::new();
-    for _ in 0..400 {
+    for _ in 0..1200 {
         order = blobs_in_order(&place.path("third"));
         if order.iter().filter(|size| **size > 1_000_000).count() as u64 == PACKS {
             break;
@@ -732,7 +732,7 @@ fn a_socket_at_which_nobody_listens_is_no_broker() {
     let script = "mount -t tmpfs larder-test /run && mkdir /run/larder || exit 77; \
                   socket=/run/larder/broker.sock; n=0; \
                   LARDER_DIR=\"$PWD/other\" \"$0\" image broker --socket $socket & \
-                  until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
+                  until test -S $socket || test $n = 600; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
                   test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
                   \"$0\" image unmount one";
     let job = ["unshare", "--mount", "sh", "-c", script, larder_text(), KEY];
@@ -840,7 +840,7 @@ fn a_broker_does_not_end_while_somebody_is_connected() {
     let socket = place.path("tmp/broker.sock");
     let words = ["broker", "--idle", "1", "--socket", socket.to_str().expect("not UTF-8")];
     let mut broker = place.image(&words).start();
-    let connected = (0..1000).find_map(|_| {
+    let connected = (0..12_000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
         std::os::unix::net::UnixStream::connect(&socket).ok()
     });

@@ -12,6 +12,9 @@ use larder_testkit::{Place, Ran, Tree};
 const SEED: u64 = 0x1a2d_e26c_0ffe;
 /// How often each command is killed.
 const KILLS: u32 = 16;
+/// How often it is killed at most until it is killed before its end. The measured time is too long
+/// if the machine was busy only then.
+const KILLS_MAX: u32 = 200;
 
 /// Random moments that a seed determines.
 struct Moments(u64);
@@ -75,7 +78,10 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
     let (place, mut moments) = (project(), Moments::new("save"));
     let long = left_alone(&place, &["save", "--strict", "--key", "before", "deps"]);
     let (mut saved, mut not) = (0, 0);
-    for round in 0..KILLS {
+    for round in 0..KILLS_MAX {
+        if round >= KILLS && not > 0 {
+            break;
+        }
         let key = format!("k-{round}");
         for number in 0..200 {
             place.put(&format!("deps/new/{number}"), format!("{round} {number}").repeat(300));
@@ -105,7 +111,10 @@ fn a_restore_that_is_killed_restores_all_or_nothing() {
     place.image(&["save", "--strict", "--key", "k", "deps"]).run().ends(0);
     let long = left_alone(&place, &["restore", "--strict", "--key", "k", "first"]);
     let (mut there, mut not, mut left) = (0, 0, 0);
-    for round in 0..KILLS {
+    for round in 0..KILLS_MAX {
+        if round >= KILLS && not > 0 {
+            break;
+        }
         let is_replacing = round % 2 == 1;
         let _ = fs::remove_dir_all(place.path("work/to"));
         let mut words = vec!["restore", "--strict", "--key", "k", "to"];
@@ -217,8 +226,12 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
                 assert_eq!(Tree::of(&place.path("work/m")), before, "round {round}");
             }
             mounts_still(&place, &before, round);
-            place.image(&["unmount", "m"]).run();
-            assert_eq!(place.mounts(), 0, "round {round}");
+            // A broker that went on may mount the image after that.
+            let until = Instant::now() + Duration::from_secs(60);
+            while place.image(&["unmount", "m"]).run().code.is_some() && place.mounts() > 0 {
+                assert!(Instant::now() < until, "round {round}");
+                std::thread::sleep(Duration::from_millis(100));
+            }
         }
         is_sound(&place);
         brokers(&place).iter().for_each(|pid| kill(pid));

@@ -304,9 +304,9 @@ fn an_ordinary_user_of_linux_5_10_writes_by_fuse_overlayfs() {
     assert_eq!(mounts_below(&place), [""; 0]);
     let left = "find ../store -name upper -o -name merged; n=0
         while ps -u 1234 -o stat=,comm= | grep '^[^Z].*fuse-over'; do
-            n=$((n + 1)); [ $n = 50 ] && break; sleep 0.1
+            n=$((n + 1)); [ $n = 300 ] && break; sleep 0.1
         done > alive
-        [ $n -lt 50 ] || cat alive";
+        [ $n -lt 300 ] || cat alive";
     let left = as_user(&place, &["sh", "-c", left]);
     assert_eq!(left.stdout, "", "{left:#?}");
     on_5_10(&["fsck"]).ends(0);

@@ -345,7 +345,7 @@ fn what_varies_by_itself_is_not_recorded() {
         ("a file that only begins like ours", "echo > ../tmp/elsewhere; echo > x.o", "miss:output-elsewhere"),
         ("a FIFO", "rm -f x.o; mkfifo x.o", "miss:output-special"),
         ("a file changed in place", "echo more >> in/a; echo > x.o", "miss:updates-file"),
-        ("a process that stays", "sleep 1 & echo > x.o", "miss:outlives"),
+        ("a process that stays", "sleep 4 & echo > x.o", "miss:outlives"),
     ] {
         let place = with_script(script);
         for _ in 0..2 {

@@ -181,13 +181,13 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
 fn an_output_that_somebody_else_changes_is_not_recorded() {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
-    let assembler = place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 1; exit $r\n");
+    let assembler = place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 4; exit $r\n");
     let beside = format!("-B{}/", Path::new(&assembler).parent().expect("no parent directory").display());
     let argv = [larder_text(), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
     place.settle();
     let before = place.counters();
     let running = place.run(&argv).start();
-    let waited = (0..2000).any(|_| {
+    let waited = (0..12_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
         place.path("work/busy").exists()
     });

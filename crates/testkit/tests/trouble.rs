@@ -312,7 +312,11 @@ fn a_killed_larder_leaves_nothing_wrong() {
         child.wait().expect("cannot wait for the command");
     }
     // Tools of killed larders may still write for a moment.
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while place.is_worked_in() {
+        assert!(std::time::Instant::now() < until, "a tool does not end");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     place.remove(&["x.o"]);
     for _ in 0..2 {
         compile(&place).run().ends(3);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use larder_testkit::{Place, Ran, larder, larder_text};
 use serde_json::Value;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A shell command that makes the store read-only, for a sandbox with its own mounts, network and
 /// processes.
 pub(crate) const SANDBOX: &str =

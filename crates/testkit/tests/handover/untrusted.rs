@@ -160,17 +160,25 @@ fn what_is_handed_over_is_neither_sent_nor_signed() {
         // Another machine, which trusts the team's key and has an empty store.
         let (other, log) = (here.place.path("other"), here.place.path("log"));
         for trust in [Some(PUBLIC), None] {
-            here.place.remove(&["x.o"]);
-            let _ = fs::remove_file(&log);
-            let run = here.command(&[&[larder], &COMPILE[..]].concat());
-            let run =
-                run.env("LARDER_DIR", &other).env("LARDER_REMOTE", &url).env("LARDER_REMOTE_RW_MODE", "read_only");
-            let run = trust.iter().fold(run, |run, key| run.env("LARDER_REMOTE_TRUST", key));
-            run.run().ends(0);
-            let fetched = here.log().contains("fetched from a remote");
-            assert_eq!(fetched, is_sent && trust.is_none(), "{trust:?}: {what} {}", here.log());
-            here.command(&[larder, "daemon", "stop"]).env("LARDER_DIR", &other).run().ends(0);
-            let _ = fs::remove_dir_all(&other);
+            let expect = is_sent && trust.is_none();
+            let is_fetched = || {
+                let run = |words: &[&str]| {
+                    let run = here.command(&[&[larder], words].concat()).env("LARDER_REMOTE", &url);
+                    let run = run.env("LARDER_DIR", &other).env("LARDER_REMOTE_RW_MODE", "read_only");
+                    trust.iter().fold(run, |run, key| run.env("LARDER_REMOTE_TRUST", key)).run().ends(0)
+                };
+                here.place.remove(&["x.o"]);
+                run(&["daemon", "start"]);
+                let _ = fs::remove_file(&log);
+                run(&COMPILE);
+                let fetched = here.log().contains("fetched from a remote");
+                run(&["daemon", "stop"]);
+                let _ = fs::remove_dir_all(&other);
+                fetched
+            };
+            // On a busy machine the tool may be faster than the remote.
+            let fetched = (0..if expect { 20 } else { 1 }).any(|_| is_fetched());
+            assert_eq!(fetched, expect, "{trust:?}: {what} {}", here.log());
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::support::{
 
 const FILES: usize = 12;
 const HOLDERS: usize = 2;
+/// How often the order of two builds is tried, because a busy machine changes it.
+const TRIES: usize = 8;
 
 fn place() -> Place {
     let place = Place::new();
@@ -75,9 +77,14 @@ fn two_builds_at_once() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
     let _processors = processors();
     const FEW: usize = 3;
-    let begun = few_beside_many(&["ninja", "-j3"]);
-    // A waiter that got no processor time for a while after its turn may have been passed over.
-    assert!(begun[..2 * FEW].iter().filter(|of_many| !**of_many).count() >= 2, "{begun:?}");
+    // A waiter that got no processor time for a while after its turn is passed over. So the test
+    // tries several times.
+    let mut seen = Vec::new();
+    let come_first = (0..TRIES).any(|_| {
+        seen.push(few_beside_many(&["ninja", "-j3"]));
+        seen.last().is_some_and(|begun| begun[..2 * FEW].iter().filter(|of_many| !**of_many).count() >= 2)
+    });
+    assert!(come_first, "{seen:?}");
 }
 
 /// Two builds get half of the tokens each. One of them runs in its own PID namespace. Otherwise
@@ -91,7 +98,6 @@ fn two_builds_share_in_halves() {
     // If the machine is busy, a waiter may come more than 40 ms after its turn, and is passed over.
     // So the test tries several times. With one queue for both builds, or if the build with many
     // jobs came first, the small build would never have more than a quarter.
-    const TRIES: usize = 4;
     let mut seen = Vec::new();
     let halves = (0..TRIES).any(|_| {
         seen.push(few_beside_many(&["unshare", "-p", "-f", "--mount-proc", "--", "ninja", "-j3"]));

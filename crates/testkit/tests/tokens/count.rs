@@ -88,7 +88,7 @@ fn over_several_builds() {
 
 #[test]
 fn switched_off_all_run() {
-    let place = place("0.5", 4);
+    let place = place("1", 4);
     let off = |number| start(wrapped(&place, &compile("mycc", number), "1").env("LARDER_TOKENS", "0"));
     all_end_well((0..4).map(off).collect());
     assert!(at_once(&place).0 > 1, "{}", times(&place));
@@ -211,6 +211,20 @@ impl Drop for Freezer {
 /// arrival.
 #[test]
 fn who_came_first_is_served_first() {
+    // A waiter that got no processor time for a while after its turn is passed over. So the test
+    // tries several times.
+    const TRIES: usize = 20;
+    let mut seen = Vec::new();
+    let in_order = (0..TRIES).any(|_| {
+        seen.push(served());
+        seen.last().is_some_and(|numbers| numbers.is_sorted())
+    });
+    assert!(in_order, "{seen:?}");
+}
+
+/// Starts six tools one after the other on one token. Returns their numbers in the order in which
+/// they began.
+fn served() -> Vec<i32> {
     let place = place("0.05", 6);
     let mut children = vec![holder(&place, 0)];
     for number in 1..6 {
@@ -226,9 +240,7 @@ fn who_came_first_is_served_first() {
         .collect();
     let numbers: Vec<i32> = begun.iter().filter_map(|name| name.strip_suffix(".o")?.parse().ok()).collect();
     assert_eq!(numbers.len(), 6, "{begun:?}");
-    // A waiter that got no processor time for a while after its turn may have been passed over.
-    let moved = |(at, number): (usize, &i32)| (at as i32 - number).abs();
-    assert!(numbers.iter().enumerate().map(moved).max() <= Some(2), "{numbers:?}");
+    numbers
 }
 
 /// Starts a tool that holds the only token until `open_gate`, and waits until it has begun.

@@ -1,8 +1,9 @@
 //! A terminal on standard input: a command that does not read from it is recorded and answered.
 
 use std::fs;
+use std::path::Path;
 
-use larder_testkit::{Run, typed_on_terminal};
+use larder_testkit::{Run, typed_on_terminal, wholly_on_terminal};
 
 use crate::project::Project;
 
@@ -15,7 +16,7 @@ fn outcome(project: &Project, script: &str, text: &str, variables: &[(&str, &str
     let on_terminal = |run: Run| {
         let run = variables.iter().fold(run.env("LARDER_LOG", &log), |run, (name, value)| run.env(name, value));
         project.lay_out(0);
-        typed_on_terminal(run.cwd(project.text(0, "")), text)
+        typed_on_terminal(run.cwd(project.text(0, "")), text, Path::new(&project.text(0, "begun")))
     };
     let plain = on_terminal(project.place.run(&["sh", "-c", script]));
     let ran = on_terminal(project.place.larder(&["run", "--", "sh", "-c", script]));
@@ -37,7 +38,7 @@ fn what_does_not_read_is_answered() {
         }
     }
     // What is typed for the shell that comes afterwards is left to it.
-    assert_eq!(outcome(&project, "sleep 1; cat in", "ls\n", &[]).0, "miss: sh · recorded");
+    assert_eq!(outcome(&project, ": > begun; sleep 2; cat in", "ls\n", &[]).0, "miss: sh · recorded");
 }
 
 #[test]
@@ -45,9 +46,9 @@ fn what_reads_is_not_recorded() {
     let project = Project::of(&[("in", "1\n")]);
     // The last letter ends the input (Ctrl-D).
     let cases = [
-        ("sleep 1; read x; echo got $x", "hello\n"),
-        ("sleep 1; read x; echo end $x", "\u{4}"),
-        ("sleep 1; sed -n p; echo end", "\u{4}"),
+        (": > begun; sleep 2; read x; echo got $x", "hello\n"),
+        (": > begun; sleep 2; read x; echo end $x", "\u{4}"),
+        (": > begun; sleep 2; sed -n p; echo end", "\u{4}"),
     ];
     for (script, text) in cases {
         for _ in 0..2 {
@@ -67,7 +68,7 @@ fn the_path_of_the_terminal_is_not_recorded() {
     project.lay_out(0);
     for _ in 0..3 {
         let run = project.place.larder(&["run", "--", "tty"]).cwd(project.text(0, ""));
-        let (code, shown) = typed_on_terminal(run, "");
+        let (code, shown) = wholly_on_terminal(run);
         assert_eq!(code, Some(0));
         assert!(shown.contains("larder: not cached: tty: the tool used a device"), "{shown}");
     }
