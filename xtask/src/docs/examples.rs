@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// How long larderd may take to exit when it is asked to.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The variables that examples get from this process.
 const KEPT: &[&str] = &["TMPDIR", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "RUSTUP_HOME"];

@@ -308,14 +308,14 @@ fn a_process_that_outlives_the_tool_is_served() {
     let Some(observer) = kernel() else { return };
     let place = Place::new("outlives");
     let line = format!(
-        "(sleep 0.3; cat /etc/hostname > {0}/copy; mv {0}/copy {0}/done) > {0}/log 2>&1 < /dev/null & exit 3",
+        "(sleep 2; cat /etc/hostname > {0}/copy; mv {0}/copy {0}/done) > {0}/log 2>&1 < /dev/null & exit 3",
         place.0.display()
     );
     let observed = run(&observer, &command(&["sh", "-c", &line]));
     assert_eq!(observed.finished.end, ChildEnd::Exited(3));
     assert!(observed.finished.outlived && observed.trace.incomplete);
     let done = place.path("done");
-    for _ in 0..100 {
+    for _ in 0..1200 {
         if Path::new(&done).exists() {
             break;
         }
@@ -331,14 +331,14 @@ fn a_process_that_outlives_the_tool_preloads_nothing() {
     let place = Place::new("preloads");
     let line = format!(
         "cd {}; cat /proc/self/maps > early; \
-         (sleep 0.3; cat /proc/self/maps > later; mv later done) > log 2>&1 < /dev/null & exit 3",
+         (sleep 2; cat /proc/self/maps > later; mv later done) > log 2>&1 < /dev/null & exit 3",
         place.0.display()
     );
     let observer = PreloadObserver::new().expect("both files can be created");
     let observed = run(&observer, &command(&["sh", "-c", &line]));
     assert!(observed.finished.outlived && observed.trace.incomplete);
     let (early, done) = (place.path("early"), place.path("done"));
-    for _ in 0..100 {
+    for _ in 0..1200 {
         if Path::new(&done).exists() {
             break;
         }

@@ -633,7 +633,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_noted_where_nothing_changes() {
-        assert_eq!(looked_for(std::time::Duration::from_millis(40)), [2, 2], "it changed just now");
+        // On a busy machine the check may come too late.
+        let mut tries = (0..20).map(|_| looked_for(std::time::Duration::from_millis(40)));
+        assert!(tries.any(|looked| looked == [2, 2]), "it changed just now");
         let dir = tempfile::tempdir().expect("a directory");
         let trust = Dir::open(dir.path().to_str().expect("is a text").as_bytes(), false).and_then(|dir| dir.trust());
         if trust.is_ok_and(|trust| trust.directories) {

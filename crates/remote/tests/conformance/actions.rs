@@ -303,7 +303,7 @@ fn a_build_of_300_units_takes_few_uploads_and_comes_back() {
     cache.asked().refused = 2;
     let url: RemoteUrl = "ghac://team/x".parse().unwrap_or_else(|error| panic!("{error}"));
     let runner = |seed| {
-        let packs = PackPolicy { gather: Duration::from_millis(50), ..PackPolicy::default() };
+        let packs = PackPolicy { gather: Duration::from_millis(300), ..PackPolicy::default() };
         let options = Options { packs, ..sample::options(seed, variables(&cache)) };
         Remotes::open(std::slice::from_ref(&url), &options).unwrap_or_else(|error| panic!("{error}"))
     };

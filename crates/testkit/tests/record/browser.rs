@@ -75,7 +75,7 @@ impl Browser {
     /// Waits until a script returns `true`.
     #[track_caller]
     pub(crate) fn wait(&self, script: &str) {
-        for _ in 0..400 {
+        for _ in 0..2400 {
             if self.ask(script) == true {
                 return;
             }

@@ -29,9 +29,9 @@ fn two_commands_in_turn() {
     let other = place.path("other/larder");
     std::fs::create_dir_all(other.parent().expect("no parent directory")).expect("cannot create the directory");
     std::fs::copy(larder(), &other).expect("cannot copy the file");
-    // The second command takes thirty times as long. Two of the twelve pairs may be disturbed by as
+    // The second command takes a hundred times as long. Two of the twelve pairs may be disturbed by as
     // much.
-    let slow = format!(": {}; sleep 0.15", other.display());
+    let slow = format!(": {}; sleep 0.5", other.display());
     let words = ["record", "--name", "v", "-n", "12", "--trace", "never", "--ab-commands", "sleep 0.005", &slow];
     word(&place, &words).ends(0);
     let compared = word(&place, &["compare", "v-a", "v-b", "--json"]).ends(0).stdout;

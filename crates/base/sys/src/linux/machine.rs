@@ -235,9 +235,9 @@ mod tests {
         assert!(processors() >= 1);
         let free = free_memory(u64::MAX).expect("the system reports it");
         assert!(free.available_kb > 0 && free.pressure <= 10_000);
-        let mut child = std::process::Command::new("sleep").arg("9").spawn().expect("starts");
+        let mut child = std::process::Command::new("sleep").arg("90").spawn().expect("starts");
         // Before the child has executed its program, it may have no memory of its own.
-        let mut looks = (0..500).map(|_| {
+        let mut looks = (0..3000).map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             resident_below_kb(&[std::process::id()])
         });

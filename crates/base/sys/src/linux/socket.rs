@@ -341,7 +341,7 @@ mod tests {
         // program.
         let listens = || Channel::connect(&path, Duration::from_millis(20)).is_ok();
         assert!(
-            (0..200).any(|_| !listens() || {
+            (0..3000).any(|_| !listens() || {
                 std::thread::sleep(Duration::from_millis(10));
                 false
             }),
