@@ -21,7 +21,8 @@ pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
     made.into()
 }
 
-/// Returns options with these environment variables.
+/// Returns options with these environment variables. A server may be silent for a long time, because
+/// the machine may be busy, and stalled requests have their own tests.
 pub(crate) fn options(seed: u64, variables: &'static [(&str, &str)]) -> Options {
     let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
     let packs = PackPolicy {
@@ -30,7 +31,7 @@ pub(crate) fn options(seed: u64, variables: &'static [(&str, &str)]) -> Options 
         minute: Duration::from_secs(1),
         ..PackPolicy::default()
     };
-    Options { variable: Arc::new(variable), seed, packs, ..Options::default() }
+    Options { variable: Arc::new(variable), seed, packs, stall: Duration::from_secs(120), ..Options::default() }
 }
 
 /// A run for [`manifest`]: its name, exit code and output.
