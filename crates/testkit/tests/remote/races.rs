@@ -86,7 +86,7 @@ fn a_fetch_that_wins_stops_the_tool() {
     // By itself it would end 6.5 seconds after it began. A process that was killed may take a while
     // to end if the machine is busy.
     let slept = || far.place.run(&["pgrep", "-f", "^sleep 6.5$"]).run().stdout;
-    while slept() != "" {
+    while !slept().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(6), "a process that the tool started must be stopped as well");
         std::thread::sleep(Duration::from_millis(20));
     }
