@@ -8,7 +8,6 @@ use crate::arch::Arch;
 use crate::bench::corpus;
 use crate::files::{self, fresh};
 use crate::place::Place;
-use crate::run::Usage;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
 use crate::{aarch64, binaries, demo, dist, docs, run, sanitize, supply, tools, torture};
@@ -18,6 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 use std::{env, fs, thread};
 
 /// The options of `cargo xtask test`.
@@ -103,7 +103,9 @@ pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
         return aarch64::test(place, &options.only);
     }
     if let Some(stage) = STAGES.iter().find(|stage| Some(stage.name) == options.stage.as_deref()) {
-        return (stage.work)(place, options.full).map(|()| true);
+        let result = (stage.work)(place, options.full);
+        println!("{} took {:.0} s of CPU time", stage.name, run::cpu_of_children()?.as_secs_f64());
+        return result.map(|()| true);
     }
     setup::for_tests(place)?;
     let logs = place.own("stages")?;
@@ -162,15 +164,13 @@ impl Schedule {
     fn ended(&self, name: &'static str, outcome: Result<Outcome>) {
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             is_success: false,
-            cost: Usage::default(),
+            took: Duration::ZERO,
             output: format!("{error:#}"),
         });
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         println!("── {name}\n{}", outcome.output.trim_end());
         let word = if outcome.is_success { "passed" } else { "FAILED" };
-        let Usage { wall, cpu } = outcome.cost;
-        let [wall, cpu] = [wall, cpu].map(|time| time.as_secs_f64());
-        state.lines.push(format!("{word}  {wall:7.1} s, CPU {cpu:7.1} s  {name}"));
+        state.lines.push(format!("{word}  {:7.1} s  {name}", outcome.took.as_secs_f64()));
         if !outcome.is_success {
             state.lines.extend(failures(&outcome.output).into_iter().map(|line| format!("        {line}")));
         }
@@ -197,7 +197,7 @@ fn failures(output: &str) -> Vec<&str> {
 /// How a stage ended.
 struct Outcome {
     is_success: bool,
-    cost: Usage,
+    took: Duration,
     output: String,
 }
 
@@ -212,10 +212,10 @@ fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
     if full {
         command.arg("--full");
     }
-    let (status, cost) = run::measured(&mut command)?;
+    let (status, usage) = run::measured(&mut command)?;
     let output = files::bytes(&log)?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Outcome { is_success: status.success(), cost, output })
+    Ok(Outcome { is_success: status.success(), took: usage.wall, output })
 }
 
 /// The file to which the stage `tests` writes how many tests were skipped, and why.
