@@ -11,20 +11,30 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end by itself, on a busy machine. It is shorter than the processes
-/// of the cases run that a signal should end.
-const GRACE: Duration = Duration::from_secs(4);
+/// How long a process may take to end by itself.
+const GRACE: Duration = Duration::from_millis(600);
+/// The longest time for that if the machine is busy. The time during which a process waits for a
+/// processor does not count. It is shorter than the processes of the cases run that a signal should
+/// end.
+const GRACE_MAX: Duration = Duration::from_secs(4);
 /// How long a killed process may take to disappear.
 const VANISH: Duration = Duration::from_secs(30);
 
 /// Returns the names of processes that still run below `root`, shortly after the command's end,
 /// except those in `known`. They are killed.
 pub(crate) fn processes(root: &Path, known: &[u32]) -> Vec<String> {
-    let until = Instant::now() + GRACE;
-    while !at_work(root, known).is_empty() && Instant::now() < until {
+    let latest = Instant::now() + GRACE_MAX;
+    let mut until = Instant::now() + GRACE;
+    let left = loop {
+        let left = at_work(root, known);
+        if left.keys().any(|pid| wants_a_processor(*pid)) {
+            until = latest.min(Instant::now() + GRACE);
+        }
+        if left.is_empty() || Instant::now() >= until {
+            break left;
+        }
         thread::sleep(Duration::from_millis(10));
-    }
-    let left = at_work(root, known);
+    };
     for pid in left.keys() {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
             // The process may have ended meanwhile, so an error is ignored.
@@ -51,6 +61,12 @@ fn at_work(root: &Path, known: &[u32]) -> BTreeMap<u32, String> {
         }
     }
     found
+}
+
+/// Returns true if the process runs or could run: state R in `/proc/PID/stat` (proc_pid_stat(5)).
+fn wants_a_processor(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 /// Returns the names of temporary files with the random parts masked. The files are removed.

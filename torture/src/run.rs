@@ -18,9 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A command that has not ended after this time is killed and counts as hanging. The machine may be
-/// busy.
-const LIMIT: Duration = Duration::from_secs(240);
+/// A command that has not ended after this time is killed and counts as hanging.
+const LIMIT: Duration = Duration::from_secs(60);
 /// How often to check whether it is time to send the signal of a step.
 const GLANCE: Duration = Duration::from_millis(5);
 /// How long to wait between the sign that a command is at work and the signal.
