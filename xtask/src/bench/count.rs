@@ -56,19 +56,13 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
     })
 }
 
-/// Returns the sections of the functions that a hit executes, as a linker script names them.
-pub(crate) fn functions_of_hit(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Vec<String>> {
-    let before = subject.hits()?;
-    let functions = functions(subject, counting, scratch)?;
-    ensure!(subject.hits()? != before, "{} does not hit under {}", subject.name(), counting.display());
-    Ok(functions)
-}
-
-/// Returns the sections of the functions that the command itself executes.
-pub(crate) fn functions(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Vec<String>> {
+/// Returns the sections of the functions that the command itself executes, as a linker script names
+/// them. If `is_hit` is set, a run that is no hit is an error.
+pub(crate) fn functions(subject: &dyn Subject, is_hit: bool, counting: &Path, scratch: &Path) -> Result<Vec<String>> {
     let report = scratch.join("functions.txt");
     let words: [&OsStr; 3] = ["hot".as_ref(), "--to".as_ref(), report.as_os_str()];
-    once_under(counting.as_os_str(), &words, subject)?;
+    let run = if is_hit { under } else { once_under };
+    run(counting.as_os_str(), &words, subject)?;
     Ok(files::read(&report)?.lines().map(str::to_owned).collect())
 }
 

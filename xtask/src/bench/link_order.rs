@@ -16,9 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-/// Where each list begins and ends in the linker script.
+/// In the linker script, the list for a hit stands between these two texts.
 const HIT: [&str; 2] = ["  .hot :\n  {\n", "    /* Code in assembly"];
+/// The list for a miss stands between these.
 const MISS: [&str; 2] = ["  .warm :\n  {\n", "  }\n"];
+/// The version of rustc stands between these.
 const TOOLCHAIN: [&str; 2] = ["Made with rustc ", ".\n"];
 
 /// Builds larder with symbols, steps through hits and a miss, and writes the lists. `larder` is a
@@ -35,7 +37,7 @@ pub(crate) fn link_order(place: &Place, larder: &Path) -> Result<()> {
         warm_up(&compile)?;
         // A hit in a directory that just changed does more than one in a directory that did not.
         files::write(case.dir.join("new"), "")?;
-        add(&mut hit, count::functions_of_hit(&compile, &counting, &scene.work)?);
+        add(&mut hit, count::functions(&compile, true, &counting, &scene.work)?);
     }
     let mut miss = Vec::new();
     for case in inputs::of_sizes(&scene.work, true)?.into_iter().take(2) {
@@ -43,7 +45,7 @@ pub(crate) fn link_order(place: &Place, larder: &Path) -> Result<()> {
         let mut compile = Compile { launcher: launcher.clone(), ..Compile::plain(&case, &scene.home) };
         warm_up(&compile)?;
         compile.launcher = compile.launcher.with("LARDER_RECACHE", "1");
-        add(&mut miss, count::functions(&compile, &counting, &scene.work)?);
+        add(&mut miss, count::functions(&compile, false, &counting, &scene.work)?);
     }
     miss.retain(|section| !hit.contains(section));
     println!("{} functions of a hit, {} of a miss", hit.len(), miss.len());
