@@ -38,10 +38,10 @@ const PATTERNS: [Pattern; 3] = [
     Pattern { behind: b"CMakeScratch/", begins: b"TryCompile-", count: 6, is_one: |c| c.is_ascii_alphanumeric() },
     Pattern { behind: b"meson-private/", ..PYTHON },
 ];
-/// What Python's `tempfile` makes in a directory for temporary files.
+/// The names that Python's `tempfile` makes in a directory for temporary files have this form.
 const PYTHON: Pattern = Pattern { behind: b"", begins: b"tmp", count: 8, is_one: is_of_python };
-/// Where `tempfile` looks for a directory if no variable names one (`_candidate_tempdir_list` in
-/// Python's `Lib/tempfile.py`).
+/// If no variable names a directory, `tempfile` uses the first of these that it can write to
+/// (`_candidate_tempdir_list` in Python's `Lib/tempfile.py`).
 const TEMPORARY: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
 /// Returns true for the random characters of Python's `tempfile`, which Meson and `setup.py` scripts
