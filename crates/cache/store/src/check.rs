@@ -358,20 +358,21 @@ impl Checker<'_> {
     fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
         match fact {
             Fact::Content { digest, executable, plain, rooted } => {
-                let is_read_first = self.stampless.get() && !plain && rooted.is_none();
-                if is_read_first && let Ok(file) = dir.open_file(name) {
+                let is_read_first = self.stampless.get() && rooted.is_none();
+                let open = if *plain { Dir::open_plain_file } else { Dir::open_file };
+                if is_read_first && let Ok(file) = open(dir, name) {
                     let stat = larder_sys::fstat(&file);
-                    let stat = file_of_mode(&stat, *executable)?;
-                    return self.check_content(|| Ok(file), stat, digest, effort);
+                    let stat = *file_of_mode(&stat, *executable)?;
+                    return self.check_content(&stat, || Ok((file, stat)), digest, effort);
                 }
                 let stat = if *plain { dir.lstat(name) } else { dir.stat(name) };
                 let stat = file_of_mode(&stat, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
                     Some(rooted) if name == INDEX => self
-                        .check_content(|| dir.open_file(name), stat, digest, effort)
+                        .check_content(stat, || opened(dir, name), digest, effort)
                         .or_else(|_| self.check_rooted(dir, name, (digest, rooted), effort)),
-                    _ => self.check_content(|| dir.open_file(name), stat, digest, effort),
+                    _ => self.check_content(stat, || opened(dir, name), digest, effort),
                 }
             }
             Fact::Directory => match stat_in(dir, name, true) {
@@ -423,10 +424,11 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks the content of a file with this `stat`. `open` opens it and returns its `stat` then.
     fn check_content(
         &self,
-        open: impl FnOnce() -> io::Result<File>,
         stat: &Stat,
+        open: impl FnOnce() -> io::Result<(File, Stat)>,
         digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
@@ -436,11 +438,7 @@ impl Checker<'_> {
             return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
         }
         effort.hashed += 1;
-        let read = open().and_then(|mut file| {
-            // Another file may have come there between `stat` and `open`.
-            let stat = larder_sys::fstat(&file)?;
-            self.stat_cache.hash_for_comparison(&mut file, &stat)
-        });
+        let read = open().and_then(|(mut file, stat)| self.stat_cache.hash_for_comparison(&mut file, &stat));
         match read {
             Ok(found) if found == *digest => Ok(()),
             Ok(_) => Err(OTHER_CONTENT.into()),
@@ -535,6 +533,14 @@ fn file_of_mode(stat: &io::Result<Stat>, executable: bool) -> Result<&Stat, Stri
         Ok(stat) if stat.kind == FileType::File => Err("has become executable, or is no longer".into()),
         other => Err(format!("was a file; {}", found(other))),
     }
+}
+
+/// Opens a file, and returns its `stat` as well: another file may have come there since it was
+/// looked up.
+fn opened(dir: &Dir, name: &[u8]) -> io::Result<(File, Stat)> {
+    let file = dir.open_file(name)?;
+    let stat = larder_sys::fstat(&file)?;
+    Ok((file, stat))
 }
 
 fn first_component(name: &[u8]) -> &[u8] {

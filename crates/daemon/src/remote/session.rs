@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -51,6 +52,8 @@ struct Answering {
     channel: Arc<Channel>,
     found: FoundManifest,
     began: Instant,
+    /// The wrapper's tool has started beside the download.
+    races: Arc<AtomicBool>,
 }
 
 /// Serves the wrapper until it disconnects.
@@ -67,12 +70,12 @@ pub(super) fn serve(
         channel: Arc::clone(channel),
         found: FoundManifest::default(),
         began: Instant::now(),
+        races: Arc::default(),
     };
     let mut stage = answering.begin(handle, (Class::Records, None), answering.clone().records(weak))?;
     // Another machine may have built this commit: prefetch the records that the build will ask for
     // next.
     prefetch::begin(shared, handle, directory);
-    let mut races = false;
     let ended = loop {
         let step = match session.next(channel, LONGEST) {
             Ok(Some(step)) => step,
@@ -81,7 +84,7 @@ pub(super) fn serve(
         };
         match step {
             Step::Running => {
-                races = true;
+                answering.races.store(true, Ordering::Relaxed);
                 shared.count(Remote::Races, 1);
                 stage.judge(shared);
             }
@@ -94,7 +97,7 @@ pub(super) fn serve(
                 if let Some(commit) = shared.commit_scope.commits(directory).first() {
                     shared.prefetching.note(*commit, weak);
                 }
-                let work = answering.clone().wanted(alone, missing, class, subject, races);
+                let work = answering.clone().wanted(alone, missing, class, subject);
                 stage = answering.begin(handle, (class, from), work)?;
             }
             Step::Recorded(recorded) => shared.recorded(&recorded),
@@ -170,7 +173,7 @@ impl Answering {
     }
 
     /// Downloads one record of the manifest with its blobs.
-    async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest, races: bool) {
+    async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest) {
         let began = Instant::now();
         match self.shared.take(alone, missing, Some(subject)).await {
             Ok((bytes, from)) => {
@@ -178,7 +181,7 @@ impl Answering {
                 let took_us = self.began.elapsed().as_micros() as u64;
                 if let Ok(counters) = self.shared.store().and_then(|store| Counters::open(&store)) {
                     counters.count_fetch(took_us);
-                    counters.count_remote(Remote::RacesWon, races.into());
+                    counters.count_remote(Remote::RacesWon, self.races.load(Ordering::Relaxed).into());
                 }
                 let _ = say(&self.channel, &Frame::Fetched { bytes }, None);
             }

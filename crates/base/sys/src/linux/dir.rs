@@ -78,8 +78,17 @@ impl Dir {
 
     /// Opens a file in this directory for reading. Never waits for the writer of a FIFO.
     pub fn open_file(&self, name: &[u8]) -> io::Result<File> {
+        self.open_with(name, OFlags::empty())
+    }
+
+    /// Opens a file as [`Dir::open_file`] does. If the name is a symbolic link, this is an error.
+    pub fn open_plain_file(&self, name: &[u8]) -> io::Result<File> {
+        self.open_with(name, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(&self, name: &[u8], also: OFlags) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        Ok(File::from(fs::openat(&self.0, name, flags, Mode::empty())?))
+        Ok(File::from(fs::openat(&self.0, name, flags | also, Mode::empty())?))
     }
 
     /// Checks whether this process may execute (1), write (2) or read (4) a name in this directory,

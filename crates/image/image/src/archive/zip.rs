@@ -1,5 +1,6 @@
-//! zip: files, directories and symbolic links, with modes and times in seconds. Hard links become
-//! separate files, FIFOs are left out, and there are no owners and attributes.
+//! zip: files, directories and symbolic links, with nine bits of the mode (the library clears the
+//! others) and times in seconds. Hard links become separate files, FIFOs are left out, and there are
+//! no owners and attributes.
 //!
 //! Unaware of: where files are unpacked.
 
@@ -106,7 +107,7 @@ pub(super) fn read(from: &Path, stage: &mut Stage, progress: &Progress) -> Resul
         let mode = file.unix_mode();
         let fallback = if file.is_dir() { 0o755 } else { 0o644 };
         let meta = Meta {
-            mode: mode.map_or(fallback, |mode| mode & 0o7777),
+            mode: mode.map_or(fallback, |mode| mode & 0o777),
             owner: None,
             modified: (modified(&file), 0),
             attributes: Vec::new(),
