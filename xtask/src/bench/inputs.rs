@@ -13,6 +13,8 @@ pub(crate) struct Case {
     pub(crate) dir: PathBuf,
     pub(crate) compiler: &'static str,
     pub(crate) arguments: Vec<String>,
+    /// True if there are headers in the working directory.
+    pub(crate) has_own_headers: bool,
 }
 
 /// The outputs of a compile, in its directory.
@@ -52,14 +54,16 @@ pub(crate) fn c(parent: &Path) -> Result<Case> {
     }
     let functions: String = (0..FUNCTIONS).map(function).collect();
     files::write(dir.join("main.c"), format!("{includes}\n{functions}"))?;
-    Ok(Case { name: "C", dir, compiler: "gcc", arguments: arguments(&["-Iinclude", "-Igenerated", "-O2"], "main.c") })
+    let arguments = arguments(&["-Iinclude", "-Igenerated", "-O2"], "main.c");
+    Ok(Case { name: "C", dir, compiler: "gcc", arguments, has_own_headers: true })
 }
 
 /// Returns a case with about 240 headers of the C++ library and an object of 1.5 MB.
 pub(crate) fn cpp(parent: &Path) -> Result<Case> {
     let dir = parent.join("cpp");
     files::write(dir.join("main.cc"), CPP)?;
-    Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
+    let arguments = arguments(&["-std=c++17", "-O0"], "main.cc");
+    Ok(Case { name: "C++", dir, compiler: "g++", arguments, has_own_headers: false })
 }
 
 /// Returns compiles of C and C++ that take about 10 ms, 60 ms and, unless `quick`, 2 s. Each has
@@ -76,7 +80,7 @@ pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
         let includes: String = size.includes.iter().map(|name| format!("#include <{name}>\n")).collect();
         files::write(dir.join(source), format!("{includes}{number}\n{functions}{rest}"))?;
         let arguments = arguments(&[if size.with_cpp { "-std=c++17" } else { "-O2" }], source);
-        cases.push(Case { name: size.name, dir, compiler: size.compiler, arguments });
+        cases.push(Case { name: size.name, dir, compiler: size.compiler, arguments, has_own_headers: false });
     }
     Ok(cases)
 }

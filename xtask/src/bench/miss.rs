@@ -312,7 +312,13 @@ mod tests {
     /// Calls `check` with the subjects of a case, whose programs do not exist.
     fn with_subjects(check: impl FnOnce(Vec<Miss>)) {
         with_caches(|scene, caches| {
-            let case = Case { name: "C, 10 ms", dir: scene.work.clone(), compiler: "gcc", arguments: Vec::new() };
+            let case = Case {
+                name: "C, 10 ms",
+                dir: scene.work.clone(),
+                compiler: "gcc",
+                arguments: Vec::new(),
+                has_own_headers: false,
+            };
             let storeless = storeless(&scene).expect("a path without spaces");
             let bench = Bench { scene, caches, storeless, counting: PathBuf::new(), rounds: 1 };
             check(bench.subjects(&case));

@@ -9,9 +9,10 @@ use super::server::Server;
 use crate::fetch::Build;
 use crate::files;
 use crate::launcher::{Counts, Launcher};
+use crate::run;
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -27,9 +28,23 @@ pub(crate) struct Compile<'a> {
     pub(crate) expected: &'a [Vec<u8>],
     pub(crate) server: Option<&'a Server>,
     pub(crate) every: usize,
-    /// True if larder's stamps are removed before each run, as in a container that was just
-    /// started. Then larder must read every input.
-    pub(crate) forgets: bool,
+    pub(crate) before: Before,
+    /// The working directory.
+    pub(crate) dir: PathBuf,
+}
+
+/// What is done before each run of a compile, besides removing its outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// larder's stamps are removed, as in a container that was just started. Then larder must read
+    /// every input.
+    ForgetStamps,
+    /// The working directory is made anew, as a copy of the case's. So there is no stamp for the
+    /// sources, but there are stamps for the compiler and the system's headers.
+    Copy,
+    /// The same, with a symbolic link for each file, as in a sandbox of Bazel.
+    Link,
 }
 
 /// The caches that are measured side by side.
@@ -37,6 +52,8 @@ pub(crate) struct Caches {
     larder: Launcher,
     /// larder, whose stamps are removed before each run.
     forgetful: Launcher,
+    /// larder, which finds copies of the sources, or links to them.
+    fresh: [(Launcher, Before); 2],
     rivals: Vec<Rival>,
 }
 
@@ -71,13 +88,18 @@ impl Subject for Compile<'_> {
             }
         };
         self.launcher.apply(&mut command, self.home);
-        command.args(&self.case.arguments).current_dir(&self.case.dir);
+        command.args(&self.case.arguments).current_dir(&self.dir);
         command
     }
 
     fn prepare(&self) -> Result<()> {
+        if let Before::Copy | Before::Link = self.before {
+            files::remove(&self.dir)?;
+            let how = if self.before == Before::Copy { "-a" } else { "-as" };
+            run::silent(Command::new("cp").arg(how).args([&self.case.dir, &self.dir]))?;
+        }
         for name in OUTPUTS {
-            let path = self.case.dir.join(name);
+            let path = self.dir.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot remove {}", path.display()));
@@ -85,12 +107,12 @@ impl Subject for Compile<'_> {
                 _ => {}
             }
         }
-        if self.forgets { self.launcher.forget_stamps() } else { Ok(()) }
+        if self.before == Before::ForgetStamps { self.launcher.forget_stamps() } else { Ok(()) }
     }
 
     fn check(&self) -> Result<()> {
         for (name, expected) in OUTPUTS.iter().zip(self.expected) {
-            let path = self.case.dir.join(name);
+            let path = self.dir.join(name);
             let made = files::bytes(&path)?;
             ensure!(made == *expected, "{name} differs from the plain compile's");
         }
@@ -110,14 +132,15 @@ impl Subject for Compile<'_> {
     }
 
     fn is_short(&self) -> bool {
-        self.launcher.store().is_some() && !self.forgets
+        self.launcher.store().is_some() && self.before == Before::Nothing
     }
 }
 
 impl<'a> Compile<'a> {
     /// Returns the plain compile, without expected outputs.
     pub(crate) fn plain(case: &'a Case, home: &'a Path) -> Self {
-        Self { case, launcher: Launcher::plain(), home, expected: &[], server: None, every: 1, forgets: false }
+        let (launcher, dir) = (Launcher::plain(), case.dir.clone());
+        Self { case, launcher, home, expected: &[], server: None, every: 1, before: Before::Nothing, dir }
     }
 
     /// Runs the compile once, without measuring.
@@ -138,6 +161,11 @@ impl<'a> Compile<'a> {
 
     /// Fills the cache, and checks that it hits then.
     pub(crate) fn warm_up(&self) -> Result<()> {
+        if let Before::Copy | Before::Link = self.before {
+            // A source as new as the run would not be recorded.
+            let launcher = self.launcher.clone();
+            Compile { launcher, expected: self.expected, ..Compile::plain(self.case, self.home) }.once()?;
+        }
         self.once()?;
         self.once()?;
         let before = self.counts()?;
@@ -166,6 +194,10 @@ impl Caches {
         Ok(Self {
             larder: larder("larder")?,
             forgetful: larder("larder-empty")?.called("larder, empty stamps"),
+            fresh: [
+                (larder("larder-copies")?.called("larder, copied sources"), Before::Copy),
+                (larder("larder-links")?.called("larder, linked sources"), Before::Link),
+            ],
             rivals,
         })
     }
@@ -173,10 +205,20 @@ impl Caches {
     /// Returns a compile through each cache, without expected outputs. The first is larder's.
     pub(crate) fn compiles<'a>(&'a self, case: &'a Case, home: &'a Path) -> Vec<Compile<'a>> {
         let compile = |launcher: &Launcher| Compile { launcher: launcher.clone(), ..Compile::plain(case, home) };
-        let mut compiles = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
+        let forgetful = Compile { before: Before::ForgetStamps, ..compile(&self.forgetful) };
+        let mut compiles = vec![compile(&self.larder), forgetful];
         let of_rival = |rival: &'a Rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) };
         compiles.extend(self.rivals.iter().map(of_rival));
         compiles
+    }
+
+    /// Returns compiles through larder in a directory that is made before each run.
+    pub(crate) fn in_fresh_places<'a>(&'a self, case: &'a Case, home: &'a Path) -> Vec<Compile<'a>> {
+        let compile = |(launcher, before): &(Launcher, Before)| {
+            let dir = case.dir.with_extension(if *before == Before::Copy { "copies" } else { "links" });
+            Compile { launcher: launcher.clone(), before: *before, dir, ..Compile::plain(case, home) }
+        };
+        self.fresh.iter().map(compile).collect()
     }
 }
 
@@ -200,11 +242,18 @@ pub(super) mod tests {
     #[test]
     fn larder_is_first_and_one_forgets() {
         with_caches(|scene, caches| {
-            let case = Case { name: "C", dir: scene.work.clone(), compiler: "gcc", arguments: Vec::new() };
+            let case = Case {
+                name: "C",
+                dir: scene.work.clone(),
+                compiler: "gcc",
+                arguments: Vec::new(),
+                has_own_headers: false,
+            };
             let compiles = caches.compiles(&case, &scene.home);
-            let found: Vec<_> = compiles.iter().map(|compile| (compile.name(), compile.forgets)).collect();
-            let others = ["ccache", "sccache", "kache"].map(|name| (name, false));
-            assert_eq!(found, [&[("larder", false), ("larder, empty stamps", true)][..], &others].concat());
+            let found: Vec<_> = compiles.iter().map(|compile| (compile.name(), compile.before)).collect();
+            let others = ["ccache", "sccache", "kache"].map(|name| (name, Before::Nothing));
+            let larders = [("larder", Before::Nothing), ("larder, empty stamps", Before::ForgetStamps)];
+            assert_eq!(found, [&larders[..], &others].concat());
             assert_ne!(compiles[0].launcher.store(), compiles[1].launcher.store());
         });
     }
