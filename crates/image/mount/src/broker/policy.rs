@@ -62,6 +62,10 @@ impl Policy {
         if kind != rustix::fs::FileType::Directory {
             return Err(refused(format!("{shown}: is not a directory")));
         }
+        // The kernel names the top of a mount so when the mount is going away.
+        if target == Path::new("/") {
+            return Err(refused("/: is the root directory, or it was just unmounted: ask again".to_owned()));
+        }
         if look.st_uid != user {
             return Err(refused(format!(
                 "{shown}: belongs to user {}, not {user}: mount on a directory of your own",
@@ -140,6 +144,7 @@ mod tests {
         check(elsewhere.path(), user, true, "all users see it");
         check(elsewhere.path(), user, false, "");
         check(Path::new("/proc/self"), user, false, "special file system");
+        check(Path::new("/"), user, true, "just unmounted");
         assert!(policy.admits(7).is_ok() && policy.admits(8).is_err() && Policy::default().admits(8).is_ok());
         assert!(policy.has_room(7, 1).is_ok() && policy.has_room(7, 2).is_err());
         assert!(policy.has_turn(7, 0).is_ok() && policy.has_turn(7, 1).is_err());
