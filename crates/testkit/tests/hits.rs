@@ -272,6 +272,10 @@ fn any_command_is_explained_as_larder_runs_it() {
     let explained = || place.larder(&["explain", "--no-terminal", "--", "cat", "x"]).run().ends(0).stdout;
     let said = explained();
     assert!(said.starts_with("Hit") && said.contains("`larder run -- COMMAND`"), "{said}");
+    for words in [&["run", "--"][..], &["larder", "run", "--"]] {
+        let words = [&["explain", "--no-terminal"], words, &["cat", "x"]].concat();
+        assert!(place.larder(&words).run().ends(0).stdout.starts_with("Hit"), "{words:?}");
+    }
     place.put("x", "2\n");
     let said = explained();
     assert!(said.starts_with("Miss: `x` changed since the last build"), "{said}");

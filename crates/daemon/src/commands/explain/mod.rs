@@ -186,6 +186,10 @@ fn about(request: &Request) -> About {
 fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Result<(Vec<Vec<u8>>, Option<Scope>)> {
     let mut any_command = None;
     let path = around.variable(b"PATH");
+    // `larder explain run -- make` is as clear as `larder explain larder run -- make`.
+    if argv.first().is_some_and(|word| word == b"run") && find(b"run", path, &nobody(), false).is_none() {
+        argv.insert(0, b"larder".to_vec());
+    }
     while argv.len() > 1 && !is_masquerade_name(file_name(&argv[0])) {
         let found = find(&argv[0], path, &nobody(), false);
         if argv[0] != b"larder" && !found.is_some_and(|tool| around.ourselves.is(&tool)) {
