@@ -4,9 +4,11 @@
 
 mod cache;
 mod ccache;
+mod kache;
 mod larder;
 mod none;
 mod sccache;
+mod server;
 
 pub use cache::{Cache, Counts};
 pub use larder::Observer;
@@ -27,6 +29,8 @@ pub enum CacheKind {
     Ccache,
     /// Mozilla's sccache
     Sccache,
+    /// kache
+    Kache,
 }
 
 impl CacheKind {
@@ -37,6 +41,7 @@ impl CacheKind {
             CacheKind::Larder => "larder",
             CacheKind::Ccache => "ccache",
             CacheKind::Sccache => "sccache",
+            CacheKind::Kache => "kache",
         }
     }
 
@@ -81,6 +86,7 @@ impl Chosen {
             CacheKind::Larder => Box::new(larder::Larder::new(program, dir, basic, self.observer)),
             CacheKind::Ccache => Box::new(ccache::Ccache::new(program, dir)),
             CacheKind::Sccache => Box::new(sccache::Sccache::new(program, dir, basic)),
+            CacheKind::Kache => Box::new(kache::Kache::new(program, dir, basic)),
         }
     }
 }

@@ -1,29 +1,27 @@
 //! sccache with its defaults, and with a server of its own on a socket beside its store.
 
 use super::cache::{Cache, Counts};
+use super::server::Server;
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a server may take to listen.
-const START: Duration = Duration::from_secs(5);
+use std::process::Command;
 
 pub(crate) struct Sccache {
     program: PathBuf,
     dir: PathBuf,
     store: PathBuf,
     basic: Vec<(OsString, OsString)>,
-    server: Option<Child>,
+    server: Server,
 }
 
 impl Sccache {
     pub(crate) fn new(program: PathBuf, dir: &Path, basic: &[(OsString, OsString)]) -> Self {
-        Self { program, dir: dir.to_owned(), store: dir.join("store"), basic: basic.to_vec(), server: None }
+        let store = dir.join("store");
+        Self { program, dir: dir.to_owned(), store, basic: basic.to_vec(), server: Server::default() }
     }
 
     fn socket(&self) -> PathBuf {
@@ -71,33 +69,22 @@ impl Cache for Sccache {
         let mut command = Command::new(&self.program);
         command.env_clear().envs(self.basic.iter().cloned()).envs(self.env()).env("TMPDIR", temporary);
         command.env("SCCACHE_START_SERVER", "1").env("SCCACHE_NO_DAEMON", "1").env("SCCACHE_IDLE_TIMEOUT", "0");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(&self.dir);
-        let mut server = command.spawn().context("sccache's server does not start")?;
-        let until = Instant::now() + START;
-        while !self.socket().exists() && server.try_wait()?.is_none() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        self.server = Some(server);
-        Ok(())
+        self.server.start(command.current_dir(&self.dir), &self.socket())
     }
 
     fn stop(&mut self) {
         // This also stops a server that a client has started. There may be none, so an error is
         // ignored.
         let _ = self.call(&["--stop-server"]);
-        self.kill_server();
+        self.server.kill();
     }
 
     fn kill_server(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            // The server may have ended by itself.
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        self.server.kill();
     }
 
     fn pids(&self) -> Vec<u32> {
-        self.server.iter().map(Child::id).collect()
+        self.server.pids()
     }
 
     fn counts(&self) -> Option<Counts> {

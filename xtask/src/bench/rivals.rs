@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 pub(super) const SCCACHE: &str = "0.19.0";
 pub(super) const KACHE: &str = "2.0.0";
 
+/// The caches that also answer rustc, with their versions.
+pub(super) const OF_RUST: [(&str, &str); 2] = [("sccache", SCCACHE), ("kache", KACHE)];
+
 /// The note on them in reports.
 pub(crate) const NOTE: &str = "sccache and kache: the CPU time of their servers is included.";
 
@@ -36,7 +39,7 @@ pub(crate) fn all(scene: &Scene, build: Build) -> Result<(Vec<Rival>, Vec<String
 /// the others.
 pub(crate) fn of_rust(scene: &Scene, build: Build) -> (Vec<Rival>, Vec<String>) {
     let (mut rivals, mut skipped) = (Vec::new(), Vec::new());
-    for (name, version) in [("sccache", SCCACHE), ("kache", KACHE)] {
+    for (name, version) in OF_RUST {
         let installed = fetch::installed(scene.place, name, version, build);
         let rival = installed.and_then(|program| {
             let store = scene.store(name);

@@ -82,9 +82,11 @@ fn replaced(document: &str, text: &str) -> Result<String> {
 /// Runs the torture suite with each cache that it knows.
 fn torture_of_all(place: &Place, every: u16, larder: &Path) -> Result<BTreeMap<&'static str, Torture>> {
     let mut programs = vec![("larder", larder.to_owned()), ("ccache", fetch::ccache(place)?)];
-    // If sccache is missing, the builds by cargo have noted it.
-    let sccache = fetch::installed(place, "sccache", super::rivals::SCCACHE, fetch::Build::No);
-    programs.extend(sccache.ok().map(|program| ("sccache", program)));
+    for (name, version) in super::rivals::OF_RUST {
+        // If one is missing, the builds by cargo have noted it.
+        let program = fetch::installed(place, name, version, fetch::Build::No);
+        programs.extend(program.ok().map(|program| (name, program)));
+    }
     let mut found = BTreeMap::new();
     for (name, program) in programs {
         println!("── the torture suite with {name}");
