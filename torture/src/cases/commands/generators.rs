@@ -42,6 +42,9 @@ pub(super) fn cases() -> Vec<Case> {
             .twice().changes("edited", put("in", "2\n")),
         python("template", "import string\nopen('out','w').write(string.Template(open('t').read()).substitute(x=1))\n")
             .file("t", "$x a\n").twice().changes("edited", put("t", "$x b\n")),
+        python("directory-before-the-one-above", "import pathlib\nd=pathlib.Path('a/b/c')\nd.mkdir(parents=True, exist_ok=True)\n(d/'out').write_text('x')\n")
+            .twice().then("one is there", sh("mkdir -m 700 a")).then("a file is there", all([rm("a"), put("a", "x")]))
+            .back("none is there", rm("a")),
         python("glob-of-inputs", "import glob\nopen('out','w').write('\\n'.join(sorted(glob.glob('i/*.x'))))\n")
             .file("i/a.x", "").twice().changes("one more", put("i/b.x", "")).back("one less", rm("i/b.x"))
             .then("not of the pattern", put("i/c.y", "")),

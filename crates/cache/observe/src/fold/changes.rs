@@ -2,7 +2,7 @@
 //!
 //! Unaware of: the content of files.
 
-use larder_model::path::file_name;
+use larder_model::path::{file_name, parent};
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 use larder_sys::FileType;
 
@@ -94,6 +94,13 @@ impl<'t> Fold<'t> {
                 self.paths.touch(e.path).absent = true;
             }
             (EventKind::MakeDirectory, libc::EEXIST) => self.paths.touch(e.path).kind = true,
+            // The directory above is missing. Rust's `create_dir_all` and Python's
+            // `Path.mkdir(parents=True)` make it then, and try again.
+            (EventKind::MakeDirectory, libc::ENOENT) => {
+                if let Some(above) = parent(e.path).filter(|above| self.paths.made(above).is_none()) {
+                    self.paths.touch(above).absent = true;
+                }
+            }
             // The call was asked not to replace an existing path.
             (EventKind::Rename(_) | EventKind::Symlink | EventKind::Link, libc::EEXIST) => {
                 if self.paths.made(e.path2).is_none() {

@@ -284,6 +284,17 @@ fn make_goes_by_the_kinds_that_a_directory_lists() {
 }
 
 #[test]
+fn a_directory_is_made_after_the_one_above() {
+    let make = |path: &str| event(EventKind::MakeDirectory, path);
+    let first = || failed(libc::ENOENT, make("/w/a/b"));
+    check("both", "/b/sh", vec![first(), make("/w/a"), make("/w/a/b")], ("/w/a was absent", "/w/a, /w/a/b", ""));
+    check("none", "/b/sh", vec![first()], ("/w/a absent", "", ""));
+    let removed = event(EventKind::RemoveDirectory, "/w/a");
+    check("removed", "/b/sh", vec![make("/w/a"), removed, first()], ("/w/a absent", "", ""));
+    check("read-only", "/b/sh", vec![failed(libc::EROFS, make("/w/a"))], ("", "", "write-failed"));
+}
+
+#[test]
 fn the_mode_of_a_directory_is_handed_on() {
     let times = |program: &str, mode: u32| {
         let looked = event::Event { mode: 0o040_755, ..event(EventKind::Lstat, "/w/d") };
