@@ -21,8 +21,8 @@ use larder_compiler::{
 };
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite, contains, contains_any};
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
-use larder_sys::as_path;
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, leads_a_linker, sums_sources};
+use larder_sys::{Opening, as_path};
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
@@ -103,7 +103,11 @@ impl RunFacts<'_> {
                 let known = self.command.family == Family::Binutils && !self.foreign_program;
                 let named = self.arguments_name_us() || self.environment_names_us();
                 let free = !named && self.carried.rooted.is_empty() && !holding.any();
-                if known && free { Ok(Rewrites::none(outcome.outputs.len())) } else { Err(seen_once) }
+                if known && free && !self.binaries_hold_us() {
+                    Ok(Rewrites::none(outcome.outputs.len()))
+                } else {
+                    Err(seen_once)
+                }
             }
         }
     }
@@ -205,14 +209,37 @@ impl RunFacts<'_> {
     }
 
     /// Returns true for a link with these two properties: the only root paths that the linker gets
-    /// are those of libraries, objects and the result, and no file that it reads holds one. What
-    /// the command compiles on the way follows the rules for a compile.
+    /// are those of libraries, objects and the result, and no file that it reads holds one which
+    /// the linker may follow. What the command compiles on the way follows the rules for a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
         let is_told = |word: &Vec<u8>| is_for_linker(word) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
         naming.transforms.is_none()
             && !naming.places.iter().any(is_told)
             && !self.carried.rooted.iter().any(is_read_by_linker)
+            && !self.leads_linker_to_us()
+    }
+
+    /// Returns true if the linker may have followed a root path in a library or thin archive. For
+    /// example, it looks for the libraries that a shared library needs in the `DT_RUNPATH` of that
+    /// library.
+    fn leads_linker_to_us(&self) -> bool {
+        let roots = self.roots();
+        let leads =
+            |path: &[u8]| larder_sys::open(path, Opening::Read).map_or(true, |file| leads_a_linker(file, &roots));
+        self.looked.iter().any(|(path, looked)| looked.content && leads(path))
+    }
+
+    /// Returns true if an object, library or archive that the command read holds a root path, which
+    /// the tool may have followed. For example, `objdump -S` shows the source that an object names.
+    /// Other files of the system hold none.
+    fn binaries_hold_us(&self) -> bool {
+        let argv = &self.command.action.argv;
+        let is_named = |path: &[u8]| argv.iter().any(|word| self.command.absolute(word) == path);
+        let holds = |bytes: Vec<u8>| self.bytes_hold_us(&bytes) || hides_its_text(&bytes);
+        let read = self.looked.iter().filter(|(_, looked)| looked.content);
+        let mut read = read.filter(|(path, _)| !self.command.roots.is_outside(path) || is_named(path));
+        read.any(|(path, _)| whole(path).is_none_or(holds))
     }
 
     /// Decides for a command that ran nothing but parts of a compiler.

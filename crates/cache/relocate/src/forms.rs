@@ -2,9 +2,12 @@
 //!
 //! Unaware of: whether the root could be replaced there.
 
+use std::io::{Read, Seek};
+
 use memchr::memmem;
-use object::read::elf::{FileHeader, SectionHeader as _};
-use object::{Endianness, elf};
+use object::archive::THIN_MAGIC;
+use object::read::elf::{Dyn as _, FileHeader, SectionHeader as _};
+use object::{Endianness, ReadCache, ReadRef, elf};
 
 use crate::depfile;
 use crate::magic::is_archive;
@@ -50,6 +53,37 @@ fn holds(bytes: &[u8], root: &[u8]) -> bool {
     }
     let part = root.split(|&c| !is_plain_byte(c)).max_by_key(|part| part.len()).unwrap_or_default();
     memmem::find(bytes, &depfile::quoted(root)).is_some() || part.len() < 2 || memmem::find(bytes, part).is_some()
+}
+
+/// Returns true if a linker that reads this file may look for another one below one of the `roots`:
+/// - It is a shared library that names such a directory (`DT_RUNPATH`), or a library by such a path
+///   (`DT_NEEDED`).
+/// - It is a thin archive that names a member there.
+///
+/// Of a large library, only the parts that tell this are read.
+pub fn leads_a_linker(file: impl Read + Seek, roots: &[&[u8]]) -> bool {
+    let file = &ReadCache::new(file);
+    if file.read_bytes_at(0, THIN_MAGIC.len() as u64) == Ok(&THIN_MAGIC) {
+        let bytes = file.len().and_then(|size| file.read_bytes_at(0, size));
+        return bytes.map_or(true, |bytes| holds_a_root(bytes, roots));
+    }
+    let named = |text: &[u8]| roots.iter().any(|root| holds(text, root));
+    libraries_named::<elf::FileHeader64<Endianness>, _>(file)
+        .or_else(|| libraries_named::<elf::FileHeader32<Endianness>, _>(file))
+        .is_some_and(|texts| texts.into_iter().any(named))
+}
+
+/// Returns the libraries that a shared library needs, and the directories in which they are. Returns
+/// `None` if the file is no shared library of this class.
+fn libraries_named<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(file: R) -> Option<Vec<&'d [u8]>> {
+    const TAGS: [u32; 3] = [elf::DT_NEEDED, elf::DT_RPATH, elf::DT_RUNPATH];
+    let header = H::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, file).ok()?;
+    let (entries, index) = sections.dynamic(endian, file).ok()??;
+    let strings = sections.strings(endian, file, index).ok()?;
+    let named = entries.iter().filter(|entry| entry.tag32(endian).is_some_and(|tag| TAGS.contains(&tag)));
+    Some(named.filter_map(|entry| strings.get(entry.val32(endian)?).ok()).collect())
 }
 
 /// Returns true if text in these bytes cannot be found by searching. They begin like compressed

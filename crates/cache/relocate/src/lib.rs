@@ -25,7 +25,7 @@ mod text;
 
 pub use config_status::uncut;
 pub use depfile::Writer;
-pub use forms::{hides_its_text, holds_a_root};
+pub use forms::{hides_its_text, holds_a_root, leads_a_linker};
 use names::Names;
 pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
 pub use object::sums_sources;

@@ -2,12 +2,13 @@
 
 use super::checkouts::{ABSOLUTE, FAR, Far, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, fill, in_two};
 use crate::case::{Case, case};
-use crate::change::{all, nothing, put, rm};
+use crate::change::{all, nothing, put, rm, sh};
 
 #[rustfmt::skip]
 pub(super) fn cases() -> Vec<Case> {
     let itself = [NAMES_ITSELF, HEADER];
     let plain = [SOURCE, HEADER];
+    let moved = || all([crate::change::dir("m/o/v/e"), crate::change::mv("a", "m/o/v/e/d")]);
     let odd = |name: &str, other: &str| {
         in_two(case(format!("B/place-{name}"))
             .both(), &itself, &format!("cc -g -MD -MF x.d {ABSOLUTE}"), Far::Differs, other)
@@ -46,12 +47,22 @@ pub(super) fn cases() -> Vec<Case> {
             .cmd(&format!("cc -MD {ABSOLUTE}")).cwd("a").twice()
             .cwd(FAR).back("elsewhere", rm("a")),
         case("B/moved").both().setup(fill("a", &plain)).cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd("m/o/v/e/d")
-            .back("moved", all([crate::change::dir("m/o/v/e"), crate::change::mv("a", "m/o/v/e/d")])),
+            .back("moved", moved()),
+        // A path in an object or library leads to where it was made, also after it was moved.
+        case("B/moved-object-names-source").program("objdump").cmd("objdump -S x.o").cwd("a")
+            .setup(sh("mkdir a; cd a; echo 'int f(void){return 1;}' > x.c; gcc -g -c x.c")).twice()
+            .cwd("m/o/v/e/d").changes("moved", moved()),
+        case("B/moved-library-names-library").both().cmd("cc m.o -L. -lk -o m").cwd("a")
+            .setup(sh("mkdir -p a/l; cd a; echo 'int z(void){return 1;}' > z.c; gcc -shared -fPIC z.c -o l/libz9.so
+                echo 'int z(void); int k(void){return z();}' > k.c
+                gcc -shared -fPIC k.c -o libk.so -Ll -lz9 -Wl,-rpath,$PWD/l
+                echo 'int k(void); int main(void){return k();}' > m.c; gcc -c m.c")).twice()
+            .cwd("m/o/v/e/d").then("moved", moved()),
         case("B/deleted-and-made-anew").both().setup(fill("a", &plain)).cmd(&format!("cc -g {RELATIVE}")).cwd("a")
             .twice()
-            .back("made anew", all([rm("a"), fill("a", &plain), crate::change::sh("touch -d '1 hour ago' a/src/x.c a/inc/h.h")])),
+            .back("made anew", all([rm("a"), fill("a", &plain), sh("touch -d '1 hour ago' a/src/x.c a/inc/h.h")])),
         case("B/read-only-sources").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
-            .setup(crate::change::sh("chmod -R a-w a/src a/inc"))
+            .setup(sh("chmod -R a-w a/src a/inc"))
             .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
         case("B/deep").both().setup(fill(&"d/".repeat(80), &plain)).cmd(&format!("cc -g -MD {ABSOLUTE}"))
             .cwd("d/".repeat(80)).twice(),

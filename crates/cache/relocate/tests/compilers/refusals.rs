@@ -1,11 +1,12 @@
 //! Files that are refused, and why; and places with several roots.
 
 use std::ffi::OsStr;
+use std::io::Cursor;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use larder_relocate::{Places, Rule, can_be_relocated, hides_its_text, holds_a_root, relocate};
+use larder_relocate::{Places, Rule, can_be_relocated, hides_its_text, holds_a_root, leads_a_linker, relocate};
 
 use crate::support::{Place, is_there};
 
@@ -169,4 +170,33 @@ fn bytes_that_are_no_objects_are_refused() {
     for bytes in [&b""[..], b"\x7fELF", b"/w/x.c", b"!<arch>\n"] {
         assert!(!can_be_relocated(Rule::Object, bytes, &[root]));
     }
+}
+
+#[test]
+fn libraries_that_lead_a_linker() {
+    if !is_there("gcc") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let here = dir.path().canonicalize().expect("a directory");
+    let script = "echo 'int f(void) { return 1; }' > x.c; mkdir l; gcc -g -c x.c
+        gcc -g -shared -fPIC x.c -o l/plain.so; ar rc plain.a x.o; ar rcT near.a x.o
+        gcc -shared -fPIC x.c l/plain.so -o near.so -Wl,-rpath,'$ORIGIN/l'
+        gcc -shared -fPIC x.c l/plain.so -o runpath.so -Wl,-rpath,/usr/no:\"$PWD/l\"
+        gcc -shared -fPIC x.c l/plain.so -o rpath.so -Wl,--disable-new-dtags,-rpath,\"$PWD/l\"
+        gcc -shared -fPIC x.c -Wl,--no-as-needed \"$PWD/l/plain.so\" -o needed.so";
+    let status = Command::new("sh").args(["-ec", script]).current_dir(&here).status().expect("a shell");
+    assert!(status.success());
+    let check = |name: &str, expect: bool| {
+        let file = std::fs::File::open(here.join(name)).expect("a file");
+        assert_eq!(leads_a_linker(file, &[here.as_os_str().as_bytes()]), expect, "{name}");
+    };
+    for name in ["x.c", "x.o", "plain.a", "l/plain.so", "near.so", "near.a"] {
+        check(name, false);
+    }
+    for name in ["runpath.so", "rpath.so", "needed.so"] {
+        check(name, true);
+    }
+    let thin = |member: &str| leads_a_linker(Cursor::new(format!("!<thin>\n{member}/\n")), &[b"/w/a"]);
+    assert!(thin("/w/a/x.o") && !thin("/w/b/x.o"));
 }
