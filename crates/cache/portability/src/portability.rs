@@ -373,7 +373,8 @@ impl RunFacts<'_> {
     /// Runs the preprocessor, and fails if its output holds a root path.
     fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Limit> {
         let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.command.absolute(source)).collect();
-        let is_free = |text: &Vec<u8>, generated: &[&[u8]]| is_free_of(self.command.roots, text, generated);
+        let is_free =
+            |text: &Vec<u8>, generated: &[&[u8]]| is_free_of(self.command.roots, text, generated, self.gcc_ran);
         if !before.iter().all(|source| whole(source).is_some_and(|text| is_free(&text, &[]))) {
             return Err((Bound::Text, suspect.to_vec()));
         }
@@ -383,7 +384,7 @@ impl RunFacts<'_> {
         match (self.preprocess)(&naming.preprocess) {
             Some(text) if is_free(&text, &generated) => Ok(()),
             text => {
-                let named_in = text.and_then(|text| file_that_names(self.command.roots, &text));
+                let named_in = text.and_then(|text| file_that_names(self.command.roots, &text, self.gcc_ran));
                 Err((Bound::Text, named_in.unwrap_or_else(|| suspect.to_vec())))
             }
         }

@@ -13,8 +13,8 @@ const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 /// Returns true if a preprocessed text holds no root path and no builtin that returns a file name,
 /// and includes every generated input. `generated` are the file names of inputs that hold a root
 /// path. If one is not included, it was read by `.incbin`, `.include` or `#embed`, which leave no
-/// line marker.
-pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> bool {
+/// line marker. `of_gcc` says that gcc compiles the text.
+pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]], of_gcc: bool) -> bool {
     let names_of_roots: Vec<&[u8]> = roots.all().collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
@@ -23,13 +23,13 @@ pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> boo
         let named = [*name, &b"\""[..]].concat();
         markers.iter().any(|line| contains(line, &named))
     };
-    let names = asks_for_a_name(&code) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
+    let names = asks_for_a_name(&code, of_gcc) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
     !names && generated.iter().all(is_included)
 }
 
 /// Returns the file, as a line marker names it, in whose preprocessed text a root path or a builtin
 /// that returns a file name stands first.
-pub(crate) fn file_that_names(roots: &Roots, text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn file_that_names(roots: &Roots, text: &[u8], of_gcc: bool) -> Option<Vec<u8>> {
     let names_of_roots: Vec<&[u8]> = roots.all().collect();
     let (mut lines, mut file) = (text.split_inclusive(|&byte| byte == b'\n'), None);
     let line = lines.find(|line| match is_marker(line) {
@@ -37,7 +37,7 @@ pub(crate) fn file_that_names(roots: &Roots, text: &[u8]) -> Option<Vec<u8>> {
             file = line.split(|&byte| byte == b'"').nth(1);
             false
         }
-        false => asks_for_a_name(line) || holds_a_root(line, &names_of_roots) || names_expanded(line, roots),
+        false => asks_for_a_name(line, of_gcc) || holds_a_root(line, &names_of_roots) || names_expanded(line, roots),
     });
     line.and(file).map(<[u8]>::to_vec)
 }
@@ -89,12 +89,15 @@ fn is_marker(line: &[u8]) -> bool {
 }
 
 /// Returns true if the text has a builtin that the compiler proper replaces by a file name.
-fn asks_for_a_name(code: &[u8]) -> bool {
-    const WORDS: [&[u8]; 3] = [b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
+///
+/// clang names the file of a type without a name in `__PRETTY_FUNCTION__`, which `assert` uses. gcc
+/// does not.
+fn asks_for_a_name(code: &[u8], of_gcc: bool) -> bool {
+    const WORDS: [&[u8]; 3] = [b"__PRETTY_FUNCTION__", b"__builtin_source_location", b"__builtin_dump_struct"];
     // `__builtin_FILE_NAME` gives the name without its directory.
     const FILE: &[u8] = b"__builtin_FILE";
     let file = |at: usize| code.get(at + FILE.len()) != Some(&b'_');
-    contains_any(code, &WORDS) || memmem::find_iter(code, FILE).any(file)
+    contains_any(code, &WORDS[usize::from(of_gcc)..]) || memmem::find_iter(code, FILE).any(file)
 }
 
 #[cfg(test)]
@@ -104,12 +107,15 @@ mod tests {
     #[test]
     fn texts() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(is_free_of(&roots, text.as_bytes(), &[]), expect, "{text}");
+        let check = |text: &str, expect| assert_eq!(is_free_of(&roots, text.as_bytes(), &[], false), expect, "{text}");
         check("# 1 \"/some/where/x.c\"\nint x;\n", true);
         check("#line 1 \"/some/where/x.c\"\nint x;\n", true);
         check("char *x = L\"/some/where\";", false);
         check("f(__builtin_FILE());", false);
         check("f(__builtin_FILE_NAME());", true);
+        check("f(__PRETTY_FUNCTION__);", false);
+        assert!(is_free_of(&roots, b"f(__PRETTY_FUNCTION__);", &[], true), "gcc writes no path");
+        assert!(!is_free_of(&roots, b"f(__builtin_FILE());", &[], true));
     }
 
     #[test]
@@ -136,8 +142,9 @@ mod tests {
     #[test]
     fn what_was_generated_is_included() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check =
-            |text: &str, expect| assert_eq!(is_free_of(&roots, text.as_bytes(), &[b"config.h"]), expect, "{text}");
+        let check = |text: &str, expect| {
+            assert_eq!(is_free_of(&roots, text.as_bytes(), &[b"config.h"], false), expect, "{text}")
+        };
         check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", true);
         check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", false);
     }

@@ -109,6 +109,7 @@ fn own_path() -> Vec<Case> {
         config_case("compared", "#include \"config.h\"\nint f(void){return __builtin_strcmp(PREFIX, \"/a\") > 0;}\n", Differs),
         config_case("in-warning", "#include \"config.h\"\n#define S(x) _Pragma(#x)\n#define M(x) S(message x)\nM(PREFIX)\nint a;\n", Differs),
         config_case("in-assert", "#include \"config.h\"\n_Static_assert(sizeof PREFIX > 1, PREFIX);\nint a;\n", Hits),
+        config_case("unused-with-assert", "#include <assert.h>\n#include \"config.h\"\nint f(int a){assert(a);return HAVE_X;}\n", Hits),
         config_case("in-dead-code", "#include \"config.h\"\nint puts(const char*);int f(void){if(0)puts(PREFIX);return 1;}\n", Hits)
             .need_not_hit(),
         config_case("in-section", "#include \"config.h\"\nint v __attribute__((section(\"s\"))) = sizeof PREFIX;\n", Differs),
