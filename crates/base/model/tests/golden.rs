@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use larder_model::{
     Action, ActionResult, Age, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact,
     ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, Modified, NamedFact,
-    ObservationSet, Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins,
-    UMASK, Unrecorded, Variable, Writer, names_digest,
+    ObservationSet, Observer, Output, OutputKind, Placement, PreprocessedText, Reader, Rewrite, Roots, Status, Streams,
+    Terminal, Twins, UMASK, Unrecorded, Variable, Writer, names_digest,
 };
 use larder_testkit::{golden, golden_bytes};
 
@@ -114,7 +114,14 @@ fn result(together: bool) -> ActionResult<'static> {
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
     let origin = if together { Vec::new() } else { vec![&b"/w"[..], b"/src"] };
     let messages = [Rewrite::None, if together { Rewrite::GccDepfile } else { Rewrite::Text }];
-    ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs }
+    let text = PreprocessedText {
+        headers: vec![b"\0\x01/c.h", b"/usr/include/d.h"],
+        failures: 3,
+        took_us: 12_345,
+        digest: Some(Digest([0x33; 32])),
+    };
+    let text = (!together).then_some(text);
+    ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs, text }
 }
 
 fn encoded(of: impl FnOnce(&mut Writer)) -> Vec<u8> {

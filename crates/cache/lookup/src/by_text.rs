@@ -1,0 +1,151 @@
+//! Finds entries that fail only because of the contents of headers, and that have the digest of
+//! their preprocessed text. If the preprocessor gives the same text now, such an entry answers. For
+//! example, only a build stamp changed, in a macro that this source does not use.
+//!
+//! The caller runs the preprocessor. The rest of an entry's observations must hold before and after
+//! that run. Nothing is recorded after such a hit: the preprocessor may have looked for other files
+//! than the recorded run, and an observer did not see it. So it runs again for the next hit, until
+//! the compiler runs and is recorded.
+//!
+//! Unaware of: how the preprocessor is run, how a result is put in place.
+
+use std::cell::Cell;
+
+use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides, writes_dependencies};
+use larder_model::{ActionResult, Digest, Entry, Manifest, ObservationSet, PreprocessedText};
+use larder_portability::{Header, Reading, compiled_text};
+use larder_store::{Checker, Effort, StatCache};
+
+use crate::answer::{roots_digest, serves};
+use crate::{Place, Request, ResponseFilesOnDisk, relocated};
+
+/// At most this many entries are compared with the text, the newest first.
+const COMPARED_MAX: usize = 8;
+
+/// Why no text is asked for after an entry was lost by the contents of headers: after a few
+/// failures in a row, it is asked for only after 4, 8, 16 and so on.
+const FAILURES_FREE: u64 = 3;
+
+/// How the preprocessor is run for a request, and how its output is compared.
+pub struct TextRequest<'r> {
+    request: &'r Request,
+    /// The arguments for the compiler, except for `-E`.
+    pub arguments: Vec<Vec<u8>>,
+    /// Positions within a line may reach the result or the messages.
+    columns: bool,
+}
+
+impl<'r> TextRequest<'r> {
+    /// Returns `None` for a command whose result the preprocessed text does not decide.
+    pub fn of(request: &'r Request, place: &Place) -> Option<TextRequest<'r>> {
+        let words = request.action.argv.get(1..).filter(|_| request.family.is_gcc_or_clang())?;
+        let is_set = |name: &&str| place.variable(name.as_bytes()).is_some();
+        if !text_decides(words) || VARIABLES_BESIDE_TEXT.iter().any(is_set) {
+            return None;
+        }
+        let naming = naming(words, &ResponseFilesOnDisk(&request.action.cwd))?;
+        let columns = naming.shows_columns() || words.iter().any(|word| may_warn(word));
+        let mut arguments = naming.preprocess;
+        if words.iter().any(|word| writes_dependencies(word)) {
+            // The depfile is written behind the text, and so it counts as well.
+            arguments.extend(["-MD", "-MF", "-"].map(|word| word.as_bytes().to_vec()));
+        }
+        Some(TextRequest { request, arguments, columns })
+    }
+
+    /// Returns the digest of a preprocessed text, for a compile of which these headers may change.
+    /// They are encoded paths. `assembles` is true if no assembler ran beside the compiler. Returns
+    /// `None` if a header may reach the result in another way.
+    pub fn digest(&self, text: &[u8], headers: &[&[u8]], assembles: bool) -> Option<Digest> {
+        let roots = &self.request.roots;
+        let header = |encoded: &&[u8]| Some(Header { encoded: encoded.to_vec(), path: roots.decoded_path(encoded)? });
+        let headers = headers.iter().map(header).collect::<Option<Vec<_>>>()?;
+        let reading = Reading { roots, cwd: &self.request.action.cwd, columns: self.columns, assembles };
+        compiled_text(text, &headers, reading)
+    }
+}
+
+/// An entry that answers if the preprocessed text is the same.
+pub struct ByText<'m> {
+    /// What must hold besides the text.
+    set: ObservationSet<'m>,
+    at_home: bool,
+    /// The result as it is recorded.
+    pub result: ActionResult<'m>,
+    /// The text of the recorded run.
+    text: PreprocessedText<'m>,
+    /// How long the tool ran, in microseconds.
+    pub run_time_us: u64,
+}
+
+/// Returns the entries that answer if their preprocessed text is the same as now. All else that
+/// they rely on holds. An entry is left out if the preprocessor takes about as long as the tool.
+pub fn by_text<'m>(
+    manifest: &Manifest<'m>,
+    request: &Request,
+    place: &Place,
+    stat_cache: &StatCache,
+) -> Vec<ByText<'m>> {
+    let here = roots_digest(&request.roots);
+    let find = |entry: &Entry<'m>| {
+        serves(entry, &here, request, place).ok()?;
+        let (set, mut result) = entry.open().ok()?;
+        let text = result.text.take().filter(|text| text.digest.is_some() && pays(text, entry.run_time_us))?;
+        let mut found = ByText { set, at_home: entry.made_in == here, result, text, run_time_us: entry.run_time_us };
+        found.set.leave_out_contents(&found.text.headers);
+        found.still_holds(request, place, stat_cache).then_some(found)
+    };
+    manifest.entries.iter().filter_map(find).take(COMPARED_MAX).collect()
+}
+
+/// Returns true if running the preprocessor in place of the tool saves time.
+fn pays(text: &PreprocessedText, run_time_us: u64) -> bool {
+    text.took_us < run_time_us / 4 * 3
+}
+
+/// Returns true if the preprocessed text is worth recording after this many failures in a row.
+pub fn is_text_worth_it(failures: u64) -> bool {
+    failures < FAILURES_FREE || failures.is_power_of_two()
+}
+
+impl ByText<'_> {
+    /// Returns true if everything holds that the entry relies on besides the text.
+    pub fn still_holds(&self, request: &Request, place: &Place, stat_cache: &StatCache) -> bool {
+        holds(&self.set, request, place, stat_cache, self.at_home, !self.result.is_rewritten())
+    }
+
+    /// Returns true if this preprocessed text is the one of the recorded run.
+    pub fn has_text(&self, text: &[u8], request: &TextRequest) -> bool {
+        // Whether the text includes a file for the assembler was checked when it was recorded.
+        let digest = request.digest(text, &self.text.headers, false);
+        digest.is_some() && digest == self.text.digest
+    }
+
+    /// Returns a header that may have changed, for messages.
+    pub fn header(&self, request: &Request) -> Vec<u8> {
+        self.text.headers.first().and_then(|header| request.roots.decoded_path(header)).unwrap_or_default()
+    }
+}
+
+/// Returns true if all of a set holds now.
+pub fn holds(
+    set: &ObservationSet,
+    request: &Request,
+    place: &Place,
+    stat_cache: &StatCache,
+    at_home: bool,
+    same_bytes_will_do: bool,
+) -> bool {
+    let object = |bytes: &[u8]| request.object_anywhere(bytes);
+    let checker = Checker {
+        roots: &request.roots,
+        stat_cache,
+        at_home,
+        same_bytes_will_do,
+        stampless: Cell::new(false),
+        variable: &|name| place.asked(name),
+        value_key: request.value_key,
+        forms: request.forms(&object, &relocated::uncut),
+    };
+    checker.check(set, &mut Effort::default()).is_ok()
+}
