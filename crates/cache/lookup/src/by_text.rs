@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 
-use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides, writes_dependencies};
+use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides};
 use larder_model::{ActionResult, Digest, Entry, Manifest, ObservationSet, PreprocessedText};
 use larder_portability::{Header, Reading, compiled_text};
 use larder_store::{Checker, Effort, StatCache};
@@ -22,9 +22,12 @@ use crate::{Place, Request, ResponseFilesOnDisk, relocated};
 /// At most this many entries are compared with the text, the newest first.
 const COMPARED_MAX: usize = 8;
 
-/// Why no text is asked for after an entry was lost by the contents of headers: after a few
-/// failures in a row, it is asked for only after 4, 8, 16 and so on.
+/// The text is recorded after each of this many failures in a row, and then only after 4, 8, 16 and
+/// so on, because the changes of the headers seem to count.
 const FAILURES_FREE: u64 = 3;
+
+/// Before a run shorter than this, in microseconds, the preprocessor is always tried.
+const SHORT_US: u64 = 1_000_000;
 
 /// How the preprocessor is run for a request, and how its output is compared.
 pub struct TextRequest<'r> {
@@ -46,7 +49,7 @@ impl<'r> TextRequest<'r> {
         let naming = naming(words, &ResponseFilesOnDisk(&request.action.cwd))?;
         let columns = naming.shows_columns() || words.iter().any(|word| may_warn(word));
         let mut arguments = naming.preprocess;
-        if words.iter().any(|word| writes_dependencies(word)) {
+        if request.invocation.depfile.is_some() {
             // The depfile is written behind the text, and so it counts as well.
             arguments.extend(["-MD", "-MF", "-"].map(|word| word.as_bytes().to_vec()));
         }
@@ -54,13 +57,12 @@ impl<'r> TextRequest<'r> {
     }
 
     /// Returns the digest of a preprocessed text, for a compile of which these headers may change.
-    /// They are encoded paths. `assembles` is true if no assembler ran beside the compiler. Returns
-    /// `None` if a header may reach the result in another way.
-    pub fn digest(&self, text: &[u8], headers: &[&[u8]], assembles: bool) -> Option<Digest> {
+    /// They are encoded paths. Returns `None` if a header may reach the result in another way.
+    pub fn digest(&self, text: &[u8], headers: &[&[u8]]) -> Option<Digest> {
         let roots = &self.request.roots;
         let header = |encoded: &&[u8]| Some(Header { encoded: encoded.to_vec(), path: roots.decoded_path(encoded)? });
         let headers = headers.iter().map(header).collect::<Option<Vec<_>>>()?;
-        let reading = Reading { roots, cwd: &self.request.action.cwd, columns: self.columns, assembles };
+        let reading = Reading { roots, cwd: &self.request.action.cwd, columns: self.columns };
         compiled_text(text, &headers, reading)
     }
 }
@@ -98,9 +100,10 @@ pub fn by_text<'m>(
     manifest.entries.iter().filter_map(find).take(COMPARED_MAX).collect()
 }
 
-/// Returns true if running the preprocessor in place of the tool saves time.
+/// Returns true if running the preprocessor in place of the tool saves time. The times are those of
+/// one run each, so for a short run they say little.
 fn pays(text: &PreprocessedText, run_time_us: u64) -> bool {
-    text.took_us < run_time_us / 4 * 3
+    run_time_us < SHORT_US || text.took_us < run_time_us / 4 * 3
 }
 
 /// Returns true if the preprocessed text is worth recording after this many failures in a row.
@@ -116,8 +119,7 @@ impl ByText<'_> {
 
     /// Returns true if this preprocessed text is the one of the recorded run.
     pub fn has_text(&self, text: &[u8], request: &TextRequest) -> bool {
-        // Whether the text includes a file for the assembler was checked when it was recorded.
-        let digest = request.digest(text, &self.text.headers, false);
+        let digest = request.digest(text, &self.text.headers);
         digest.is_some() && digest == self.text.digest
     }
 

@@ -36,8 +36,6 @@ pub struct Reading<'a> {
     pub cwd: &'a [u8],
     /// Columns may reach the result or the messages.
     pub columns: bool,
-    /// The compiler may have assembled the text itself, as clang does.
-    pub assembles: bool,
 }
 
 /// Words by which a program gets the column of a place in its source.
@@ -48,10 +46,6 @@ const COLUMN_WORDS: [&[u8]; 2] = [b"__builtin_COLUMN", b"__builtin_source_locati
 pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Option<Digest> {
     let shown = shown_lines(text, headers, reading)?;
     let code = || text.split_inclusive(|&byte| byte == b'\n').filter(|line| !is_marker(line));
-    // An assembler that is a part of the compiler includes files of which the text has no marker.
-    if reading.assembles && code().any(|line| contains_any(line, &[".incbin", ".include"])) {
-        return None;
-    }
     let columns = reading.columns || code().any(|line| contains_any(line, &COLUMN_WORDS));
     let mut w = Writer::default();
     w.bytes(&reading.roots.encode_text(text));
@@ -73,14 +67,15 @@ pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Optio
 /// Returns `None` if no line marker names the header.
 fn shown_lines(text: &[u8], headers: &[Header], reading: Reading) -> Option<Vec<Vec<u64>>> {
     let mut shown = vec![Vec::new(); headers.len()];
-    let mut is_named = vec![false; headers.len()];
+    let mut is_included = vec![false; headers.len()];
     let mut known = HashMap::<&[u8], Option<usize>>::new();
     let (mut file, mut number) = (None, 0);
     for line in text.split(|&byte| byte == b'\n') {
         if is_marker(line) {
-            let (at, name) = marked(line)?;
+            let Marker { number: at, name, enters } = Marker::of(line)?;
             file = *known.entry(name).or_insert_with(|| header_of(name, headers, reading));
-            file.iter().for_each(|&header| is_named[header] = true);
+            // A directive `#line` may name a file that is not included.
+            file.iter().filter(|_| enters).for_each(|&header| is_included[header] = true);
             number = at;
             continue;
         }
@@ -95,17 +90,29 @@ fn shown_lines(text: &[u8], headers: &[Header], reading: Reading) -> Option<Vec<
         lines.sort_unstable();
         lines.dedup();
     }
-    is_named.iter().all(|is_named| *is_named).then_some(shown)
+    is_included.iter().all(|is_included| *is_included).then_some(shown)
 }
 
-/// Returns the line number and the name in a line marker. Returns `None` for a name with an escape.
-fn marked(line: &[u8]) -> Option<(u64, &[u8])> {
-    let rest = line.strip_prefix(b"#line ").or_else(|| line.strip_prefix(b"# "))?;
-    let (number, rest) = rest.split_at(rest.iter().position(|&byte| byte == b' ')?);
-    let name = rest.strip_prefix(b" \"")?;
-    let name = &name[..name.iter().position(|&byte| byte == b'"')?];
-    let number = std::str::from_utf8(number).ok()?.parse().ok()?;
-    (!name.contains(&b'\\')).then_some((number, name))
+/// A line marker such as `# 12 "x.h" 1`.
+struct Marker<'l> {
+    /// The number of the next line.
+    number: u64,
+    name: &'l [u8],
+    /// The file is included here.
+    enters: bool,
+}
+
+impl<'l> Marker<'l> {
+    /// Returns `None` for a name with an escape.
+    fn of(line: &'l [u8]) -> Option<Marker<'l>> {
+        let rest = line.strip_prefix(b"#line ").or_else(|| line.strip_prefix(b"# "))?;
+        let (number, rest) = rest.split_at(rest.iter().position(|&byte| byte == b' ')?);
+        let rest = rest.strip_prefix(b" \"")?;
+        let (name, flags) = rest.split_at(rest.iter().position(|&byte| byte == b'"')?);
+        let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+        let enters = flags == b"\" 1" || flags.starts_with(b"\" 1 ");
+        (!name.contains(&b'\\')).then_some(Marker { number, name, enters })
+    }
 }
 
 /// Returns which header a line marker names.
@@ -331,34 +338,33 @@ mod tests {
         let root = dir.path().to_str().expect("is a text");
         let roots = Roots::new([root.as_bytes().to_vec()]);
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("writes");
-        let of = |text: &str, columns, assembles| {
+        let of = |text: &str, columns| {
             let header = Header { encoded: b"\0\x01/c.h".to_vec(), path: format!("{root}/c.h").into_bytes() };
-            let reading = Reading { roots: &roots, cwd: root.as_bytes(), columns, assembles };
+            let reading = Reading { roots: &roots, cwd: root.as_bytes(), columns };
             compiled_text(text.as_bytes(), &[header], reading)
         };
         let text = "# 1 \"x.c\"\n# 1 \"c.h\" 1\nint x;\n# 2 \"x.c\" 2\n";
         write("c.h", "int x;\n");
-        let (first, placed) = (of(text, false, false), of(text, true, false));
+        let (first, placed) = (of(text, false), of(text, true));
         assert!(first.is_some() && placed.is_some());
         write("c.h", "int  x;\n");
-        assert_eq!(of(text, false, false), first);
-        assert_ne!(of(text, true, false), placed);
+        assert_eq!(of(text, false), first);
+        assert_ne!(of(text, true), placed);
         write("c.h", "int x; // a\n");
-        assert_eq!(of(text, true, false), placed);
+        assert_eq!(of(text, true), placed);
         let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = __builtin_COLUMN();\n";
-        let of_macros = of(by_macro, true, false);
+        let of_macros = of(by_macro, true);
         write("c.h", "#define A  1\n");
-        assert_eq!(of(by_macro, true, false), of_macros);
-        assert_eq!(of("# 1 \"x.c\"\nint x;\n", false, false), None, "the header has no marker");
-        assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n", false, false), None, "it is another file");
-        let assembled = format!("{text}asm(\".incbin \\\"c.h\\\"\");\n");
-        assert_eq!((of(&assembled, false, true), of(&assembled, false, false).is_some()), (None, true));
+        assert_eq!(of(by_macro, true), of_macros);
+        assert_eq!(of("# 1 \"x.c\"\nint x;\n", false), None, "the header has no marker");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"c.h\"\nint x;\n", false), None, "it is not included");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n", false), None, "it is another file");
         let column = format!("{text}int y = __builtin_COLUMN();\n");
-        let before = of(&column, false, false);
+        let before = of(&column, false);
         write("c.h", "int x;\n");
-        let after = of(&column, false, false);
+        let after = of(&column, false);
         assert!(before.is_some() && after.is_some() && before != after, "a word asks for a column");
         let moved = text.replace("c.h", &format!("{root}/c.h"));
-        assert!(of(&moved, false, false).is_some());
+        assert!(of(&moved, false).is_some());
     }
 }

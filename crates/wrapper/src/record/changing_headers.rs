@@ -6,11 +6,12 @@
 
 use larder_compiler::Stage;
 use larder_lookup::{TextRequest, holds, is_text_worth_it};
+use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, CHANGING_HEADERS_MAX, Digest, Entry, Made, Manifest, ObservationSet, Observer, Origin,
-    PreprocessedText,
+    PreprocessedText, contains_any,
 };
-use larder_observe::Folded;
+use larder_observe::{Folded, Open};
 use larder_relocate::sums_sources;
 
 use super::entry::{Run, assembled, is_gccs};
@@ -69,12 +70,22 @@ impl Run<'_> {
         let headers: Vec<&[u8]> = text.headers.iter().map(Vec::as_slice).collect();
         let paths = headers.iter().map(|header| self.request.roots.decoded_path(header));
         let paths = paths.collect::<Option<Vec<_>>>()?;
-        let gcc_ran = folded.seen.looked.iter().any(is_gccs);
-        if assembled(&paths, self.model).is_some() || !gcc_ran && self.sums_sources(outputs) {
+        let looked = &folded.seen.looked;
+        let gcc_ran = looked.iter().any(is_gccs);
+        // The preprocessor reads the headers that a precompiled header was made from, and the
+        // compiler does not.
+        let is_precompiled = |path: &[u8]| contains_any(path, &[".gch", ".pch", ".pcm"]);
+        if looked.iter().any(|(path, looked)| looked.content && is_precompiled(path)) {
+            return None;
+        }
+        if assembled(&paths, self.model).is_some()
+            || !paths.iter().all(|path| self.opened_once(path))
+            || !gcc_ran && self.sums_sources(outputs)
+        {
             return None;
         }
         let preprocessed = preprocess_silently(self.command, &request.arguments)?;
-        text.digest = Some(request.digest(&preprocessed.text, &headers, !gcc_ran)?);
+        text.digest = Some(request.digest(&preprocessed.text, &headers)?);
         text.took_us = preprocessed.took_us;
         // The inputs must still be those that the compiler saw.
         let is_as_it_was = holds(set, self.request, &self.context.place, self.stat_cache, true, true);
@@ -108,6 +119,16 @@ impl Run<'_> {
         let failures = text.failures + u64::from(changed.is_empty());
         let headers = text.headers.iter().map(|header| header.to_vec()).chain(changed).collect();
         within_limit(RecordedText { headers, failures, took_us: text.took_us, digest: None })
+    }
+
+    /// Returns true if the run opened the file once. Otherwise it may also have been included by the
+    /// assembler (`.incbin`), for which the text has no line marker.
+    fn opened_once(&self, path: &[u8]) -> bool {
+        let Ok(file) = larder_sys::stat(path).map(|stat| stat.file_id()) else { return false };
+        let is_it = |open: &&Open| {
+            !open.failed && open.file.map_or_else(|| file_name(open.path) == file_name(path), |opened| opened == file)
+        };
+        self.model.opens.iter().filter(is_it).count() == 1
     }
 
     /// Returns true if an output holds checksums of sources, which change with each change of a
