@@ -12,7 +12,9 @@
 use std::cell::Cell;
 
 use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides};
-use larder_model::{ActionResult, Digest, Entry, Manifest, ObservationSet, PreprocessedText};
+use larder_model::{
+    ActionResult, Digest, Entry, Fingerprint, Made, Manifest, ObservationSet, Origin, PreprocessedText,
+};
 use larder_portability::{Header, Reading, compiled_text};
 use larder_store::{Checker, Effort, StatCache};
 
@@ -69,6 +71,7 @@ impl<'r> TextRequest<'r> {
 
 /// An entry that answers if the preprocessed text is the same.
 pub struct ByText<'m> {
+    entry: Entry<'m>,
     /// What must hold besides the text.
     set: ObservationSet<'m>,
     at_home: bool,
@@ -76,12 +79,10 @@ pub struct ByText<'m> {
     pub result: ActionResult<'m>,
     /// The text of the recorded run.
     text: PreprocessedText<'m>,
-    /// How long the tool ran, in microseconds.
-    pub run_time_us: u64,
 }
 
 /// Returns the entries that answer if their preprocessed text is the same as now. All else that
-/// they rely on holds. An entry is left out if the preprocessor takes about as long as the tool.
+/// they rely on holds. Returns none if the text is not asked for at present.
 pub fn by_text<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -89,21 +90,29 @@ pub fn by_text<'m>(
     stat_cache: &StatCache,
 ) -> Vec<ByText<'m>> {
     let here = roots_digest(&request.roots);
-    let find = |entry: &Entry<'m>| {
-        serves(entry, &here, request, place).ok()?;
+    let with_text = manifest.entries.iter().filter_map(|entry| {
         let (set, mut result) = entry.open().ok()?;
-        let text = result.text.take().filter(|text| text.digest.is_some() && pays(text, entry.run_time_us))?;
-        let mut found = ByText { set, at_home: entry.made_in == here, result, text, run_time_us: entry.run_time_us };
-        found.set.leave_out_contents(&found.text.headers);
-        found.still_holds(request, place, stat_cache).then_some(found)
-    };
-    manifest.entries.iter().filter_map(find).take(COMPARED_MAX).collect()
+        let text = result.text.take()?;
+        Some(ByText { entry: entry.clone(), set, at_home: entry.made_in == here, result, text })
+    });
+    let mut found: Vec<ByText> = with_text.take(COMPARED_MAX).collect();
+    // If the newest one has no digest, the text is not worth it at present.
+    if found.first().is_none_or(|newest| newest.text.digest.is_none()) {
+        return Vec::new();
+    }
+    found.iter_mut().for_each(|found| found.set.leave_out_contents(&found.text.headers));
+    found.retain(|found| {
+        pays(&found.text, found.entry.run_time_us)
+            && serves(&found.entry, &here, request, place).is_ok()
+            && found.still_holds(request, place, stat_cache)
+    });
+    found
 }
 
 /// Returns true if running the preprocessor in place of the tool saves time. The times are those of
 /// one run each, so for a short run they say little.
 fn pays(text: &PreprocessedText, run_time_us: u64) -> bool {
-    run_time_us < SHORT_US || text.took_us < run_time_us / 4 * 3
+    text.digest.is_some() && (run_time_us < SHORT_US || text.took_us < run_time_us / 4 * 3)
 }
 
 /// Returns true if the preprocessed text is worth recording after this many failures in a row.
@@ -121,6 +130,27 @@ impl ByText<'_> {
     pub fn has_text(&self, text: &[u8], request: &TextRequest) -> bool {
         let digest = request.digest(text, &self.text.headers);
         digest.is_some() && digest == self.text.digest
+    }
+
+    /// Returns how long the tool ran, in microseconds.
+    pub fn run_time_us(&self) -> u64 {
+        self.entry.run_time_us
+    }
+
+    /// Calls `record` with the entry as it is to be recorded again, because its text was the same
+    /// after it had differed. Later failures are then the first ones again.
+    pub fn without_failures(&self, weak: &Fingerprint, record: impl FnOnce(Entry)) {
+        let Entry { observer, origin, run_time_us, made_in, bound, bound_by, .. } = self.entry;
+        // An entry that was fetched would lose its signature.
+        if self.text.failures == 0 || origin != Origin::Own {
+            return;
+        }
+        let Ok((set, result)) = self.entry.open() else { return };
+        let text = Some(PreprocessedText { failures: 0, ..self.text.clone() });
+        let made = Made { made_in, bound: bound.map(|bound| (bound, bound_by.to_vec())) };
+        let mut body = Vec::new();
+        let result = ActionResult { text, ..result };
+        record(Entry::new(weak, observer, run_time_us, &made, &set, &result, &mut body));
     }
 
     /// Returns a header that may have changed, for messages.

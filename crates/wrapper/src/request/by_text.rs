@@ -3,8 +3,8 @@
 //!
 //! Unaware of: how the text is compared, how a miss is run.
 
-use larder_lookup::{TextRequest, by_text, relocated};
-use larder_model::Manifest;
+use larder_lookup::{TextRequest, by_text, relocated, secret};
+use larder_model::{Entry, Manifest};
 use larder_store::ManifestFile;
 
 use super::miss::RunReason;
@@ -65,10 +65,14 @@ pub(super) fn answer(cx: RequestContext, reason: &mut RunReason) -> Result<(), N
     if files.iter().any(|file| file.overdue) {
         daemon_record::note_use(store, caller(settings), &request.weak);
     }
+    if !settings.read_only && !store.is_only_read() {
+        let record = |entry: Entry| drop(store.record(&request.weak, &secret::explained(request), entry));
+        found.without_failures(&request.weak, record);
+    }
     let header = found.header(request);
     let below_cwd = header.strip_prefix(&*context.place.cwd).and_then(|path| path.strip_prefix(b"/"));
     let shown = String::from_utf8_lossy(below_cwd.unwrap_or(&header)).into_owned();
-    let run_time_us = found.run_time_us.saturating_sub(took_us);
+    let run_time_us = found.run_time_us().saturating_sub(took_us);
     let hit = Hit { run_time_us, bytes: result.size_bytes(), at_ns: larder_sys::now_coarse_ns() };
     report_hit(cx, hit, &format!("{shown} changed, and the preprocessed text did not"));
     let _ = stat_cache.settle(store);
