@@ -53,7 +53,7 @@ fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     files_below(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
-/// Returns the directory of the store's format version, such as `v11`.
+/// Returns the directory of the store's format version, such as `v12`.
 fn inside(place: &Place) -> PathBuf {
     fs::read_dir(place.path("store"))
         .expect("cannot list the directory")

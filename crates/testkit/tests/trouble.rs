@@ -10,7 +10,7 @@ use larder_testkit::{
 };
 
 /// The directory of the store for this format version.
-const BASE: &str = "v11";
+const BASE: &str = "v12";
 
 /// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \

@@ -63,7 +63,8 @@ pub use observation::{
 pub use origin::Origin;
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
-    ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
+    ActionResult, CHANGING_HEADERS_MAX, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind,
+    Placement, PreprocessedText, Streams,
 };
 pub use roots::{PLACEHOLDER, Roots, is_above_root, is_encoded};
 pub use single::{NotSingle, Single};
@@ -72,4 +73,4 @@ pub use text::{contains, contains_any, is_in_word, leading_word, trailing_word};
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not
 /// found.
-pub const FORMAT_VERSION: u8 = 11;
+pub const FORMAT_VERSION: u8 = 12;

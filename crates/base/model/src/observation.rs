@@ -36,6 +36,7 @@
 //! Unaware of: how facts are found out (`store::InputVerifier`) or checked (`store::Checker`).
 
 use crate::fact::PATH_BYTES_MAX;
+use crate::path::join;
 use crate::{DecodeError, Digest, Fact, Reader, Writer, is_encoded};
 
 const ABSENT_BYTES_MAX: u64 = 64 << 20;
@@ -354,6 +355,51 @@ impl<'a> ObservationSet<'a> {
                 directory.facts.iter().filter_map(|NamedFact { name, fact }| Some((*name, fact.compared()?)));
             compared.map(|(name, fact)| (directory.path, name, fact))
         })
+    }
+
+    /// Returns the files that have other content than in `before`, as encoded paths. Returns `None`
+    /// if anything else differs between the sets.
+    pub fn changed_contents(&self, before: &ObservationSet) -> Option<Vec<Vec<u8>>> {
+        let is_framed_alike = self.directories.len() == before.directories.len()
+            && self.environment == before.environment
+            && self.twins == before.twins
+            && self.ages == before.ages;
+        if !is_framed_alike {
+            return None;
+        }
+        let mut changed = Vec::new();
+        for (now, before) in self.directories.iter().zip(&before.directories) {
+            let is_alike = (now.path, now.links, now.class) == (before.path, before.links, before.class)
+                && now.facts.len() == before.facts.len()
+                && now.absent == before.absent;
+            if !is_alike {
+                return None;
+            }
+            for (fact, old) in now.facts.iter().zip(&before.facts).filter(|(fact, old)| fact != old) {
+                let (Fact::Content { digest, .. }, Fact::Content { rooted: None, .. }) = (&fact.fact, &old.fact) else {
+                    return None;
+                };
+                let mut alike = old.clone();
+                if let Fact::Content { digest: old, .. } = &mut alike.fact {
+                    *old = *digest;
+                }
+                if alike != *fact {
+                    return None;
+                }
+                changed.push(join(now.path, fact.name));
+            }
+        }
+        Some(changed)
+    }
+
+    /// Leaves out the contents of these files, given as encoded paths.
+    pub fn leave_out_contents(&mut self, files: &[&[u8]]) {
+        for DirFacts { path, facts, .. } in &mut self.directories {
+            let is_one = |fact: &NamedFact| {
+                matches!(fact.fact, Fact::Content { .. }) && files.contains(&&*join(path, fact.name))
+            };
+            facts.retain(|fact| !is_one(fact));
+        }
     }
 
     /// Appends the encoded set.

@@ -3,7 +3,10 @@
 //! ```text
 //! result   = number exit code, u8 repeatable, number of bytes read from standard input,
 //!            number of roots, bytes root*, u8 rewrite of standard output,
-//!            u8 rewrite of standard error, streams, number of outputs, output*
+//!            u8 rewrite of standard error, streams, number of outputs, output*,
+//!            u8 1 if the result has a preprocessed text, [text]
+//! text     = number of headers, bytes header* (roots replaced), number of failures,
+//!            number µs, u8 1 if the digest is known, [digest]
 //! streams  = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
 //! output   = bytes path (root replaced), kind, modified
 //! kind     = u8 tag:
@@ -17,7 +20,7 @@
 //! ```
 //! Unaware of: how outputs are put in place (`store`), how bytes are rewritten (`relocate`).
 
-use crate::{Blob, DecodeError, Reader, Rewrite, Writer};
+use crate::{Blob, DecodeError, Digest, Reader, Rewrite, Writer};
 
 /// Content of at most this many bytes is stored in the record itself, because that is cheaper than
 /// a file of its own (docs/performance.md).
@@ -25,6 +28,8 @@ pub const INLINE_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: u64 = 64 << 10;
 /// The maximum number of roots in a record. [`crate::Roots`] has fewer.
 const ROOTS_MAX: u64 = 255;
+/// The maximum number of headers in a [`PreprocessedText`].
+pub const CHANGING_HEADERS_MAX: usize = 64;
 
 /// The content of a file or of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +167,21 @@ impl<'a> Output<'a> {
     }
 }
 
+/// The preprocessed text of a compile, for a compile in which only some headers have other content:
+/// if it has the same text, it has the same result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreprocessedText<'a> {
+    /// The headers that may have other content, with roots replaced. Each had another content in an
+    /// earlier run that was otherwise the same.
+    pub headers: Vec<&'a [u8]>,
+    /// How often in a row the text differed if only headers had changed.
+    pub failures: u64,
+    /// How long the preprocessor ran, in microseconds.
+    pub took_us: u64,
+    /// The digest of the text, or `None` if the preprocessor did not run.
+    pub digest: Option<Digest>,
+}
+
 /// The result of a run: exit code, outputs and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionResult<'a> {
@@ -180,6 +200,8 @@ pub struct ActionResult<'a> {
     pub streams: Streams<Content<'a>>,
     /// The outputs in the order in which they are put in place.
     pub outputs: Vec<Output<'a>>,
+    /// The preprocessed text, if headers of the compile have changed before.
+    pub text: Option<PreprocessedText<'a>>,
 }
 
 impl<'a> ActionResult<'a> {
@@ -193,6 +215,7 @@ impl<'a> ActionResult<'a> {
             messages: [Rewrite::None; 2],
             streams,
             outputs: Vec::new(),
+            text: None,
         }
     }
 
@@ -224,6 +247,10 @@ impl<'a> ActionResult<'a> {
             output.kind.encode(w);
             output.modified.encode(w);
         }
+        w.u8(self.text.is_some().into());
+        if let Some(text) = &self.text {
+            text.encode(w);
+        }
     }
 
     /// Reads a result.
@@ -243,7 +270,8 @@ impl<'a> ActionResult<'a> {
             let (path, kind) = (r.bytes(PATH_BYTES_MAX)?, OutputKind::decode(r)?);
             outputs.push(Output { path, kind, modified: Modified::decode(r)? });
         }
-        Ok(ActionResult { exit_code, repeatable, consumed_bytes, origin, messages, streams, outputs })
+        let text = if r.flag()? { Some(PreprocessedText::decode(r)?) } else { None };
+        Ok(ActionResult { exit_code, repeatable, consumed_bytes, origin, messages, streams, outputs, text })
     }
 
     /// Returns every blob that the result needs.
@@ -258,6 +286,28 @@ impl<'a> ActionResult<'a> {
             _ => None,
         });
         self.streams.iter().copied().chain(files)
+    }
+}
+
+impl<'a> PreprocessedText<'a> {
+    fn encode(&self, w: &mut Writer) {
+        w.number(self.headers.len() as u64);
+        self.headers.iter().for_each(|header| w.bytes(header));
+        w.number(self.failures);
+        w.number(self.took_us);
+        w.u8(self.digest.is_some().into());
+        if let Some(digest) = &self.digest {
+            w.digest(digest);
+        }
+    }
+
+    #[cold]
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = r.count_up_to(CHANGING_HEADERS_MAX as u64)?;
+        let headers = (0..count).map(|_| r.bytes(PATH_BYTES_MAX)).collect::<Result<_, _>>()?;
+        let (failures, took_us) = (r.number()?, r.number()?);
+        let digest = if r.flag()? { Some(r.digest()?) } else { None };
+        Ok(PreprocessedText { headers, failures, took_us, digest })
     }
 }
 
@@ -416,6 +466,12 @@ mod tests {
                 messages,
                 streams,
                 outputs,
+                text: Some(PreprocessedText {
+                    headers: vec![b"\0\x01/x.h"],
+                    failures: 2,
+                    took_us: 300,
+                    digest: matches!(streams, Streams::Together(_)).then(|| Digest::of(b"text")),
+                }),
             };
             let mut w = Writer::default();
             result.encode(&mut w);

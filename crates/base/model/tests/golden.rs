@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use larder_model::{
     Action, ActionResult, Age, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact,
     ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, Modified, NamedFact,
-    ObservationSet, Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins,
-    UMASK, Unrecorded, Variable, Writer, names_digest,
+    ObservationSet, Observer, Output, OutputKind, Placement, PreprocessedText, Reader, Rewrite, Roots, Status, Streams,
+    Terminal, Twins, UMASK, Unrecorded, Variable, Writer, names_digest,
 };
 use larder_testkit::{golden, golden_bytes};
 
 /// The weak fingerprint of `action` in `roots`.
-const WEAK: &str = "acc48fa9f015bdf1813b3d455fc345aed0d897aa637a9be37f5a4dff094e838f";
+const WEAK: &str = "7e221eb5fa9d203805ea1fa4209ffd157008ef1a54e2c4336dbe89dce4e3c36d";
 /// The digest of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
@@ -114,7 +114,14 @@ fn result(together: bool) -> ActionResult<'static> {
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
     let origin = if together { Vec::new() } else { vec![&b"/w"[..], b"/src"] };
     let messages = [Rewrite::None, if together { Rewrite::GccDepfile } else { Rewrite::Text }];
-    ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs }
+    let text = PreprocessedText {
+        headers: vec![b"\0\x01/c.h", b"/usr/include/d.h"],
+        failures: 3,
+        took_us: 12_345,
+        digest: Some(Digest([0x33; 32])),
+    };
+    let text = (!together).then_some(text);
+    ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs, text }
 }
 
 fn encoded(of: impl FnOnce(&mut Writer)) -> Vec<u8> {

@@ -202,7 +202,7 @@ const QUIET_ASSEMBLER_SETTINGS: [&[u8]; 7] =
 
 /// Returns true for `-Wa,` with options that do nothing with paths. For example, `-alh` or
 /// `--compress-debug-sections` does.
-fn is_quiet_assembler_list(word: &[u8]) -> bool {
+pub(crate) fn is_quiet_assembler_list(word: &[u8]) -> bool {
     let is_quiet = |part: &[u8]| {
         QUIET_ASSEMBLER_WORDS.contains(&part) || QUIET_ASSEMBLER_SETTINGS.iter().any(|name| part.starts_with(name))
     };

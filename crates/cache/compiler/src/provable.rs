@@ -103,7 +103,7 @@ impl Typed {
                 }
                 self.output = Some(value.to_vec());
             }
-            proof if self.is_plain(proof, word, here) => self.plan.search_flags.push(word.to_vec()),
+            proof if is_plain(proof, self.plan.clang, word, here) => self.plan.search_flags.push(word.to_vec()),
             _ => return in_the_way(word),
         }
         Ok(())
@@ -158,26 +158,6 @@ impl Typed {
         Ok(())
     }
 
-    /// Returns true for a flag in one word that neither reads nor writes a file. `here` follows the
-    /// spelling of its row in `word`.
-    fn is_plain(&self, proof: Proof, word: &[u8], here: &[u8]) -> bool {
-        match proof {
-            Proof::Exact => here.is_empty(),
-            Proof::Value => true,
-            Proof::ValueOfGcc => !self.plan.clang,
-            Proof::Debug => is_debug(&word[2..]),
-            Proof::Feature => is_feature(&word[2..]),
-            Proof::Machine => is_simple(&word[2..], b"-_=.,+"),
-            Proof::Optimization => here.len() <= 4 && here.iter().all(u8::is_ascii_alphanumeric),
-            Proof::Pedantic => is_simple(here, b"-"),
-            Proof::Standard => is_standard(here),
-            Proof::Warning => {
-                !matches!(here.first(), None | Some(b'a' | b'p' | b'l')) && is_simple(here, b"-_=+") || is_warning(here)
-            }
-            _ => false,
-        }
-    }
-
     fn plan(self) -> Result<DepfilePlan, String> {
         let Ok([source]) = <[Vec<u8>; 1]>::try_from(self.sources) else {
             return Err("there is not exactly one source".to_owned());
@@ -197,6 +177,26 @@ impl Typed {
             return Err("source, object file and depfile are not three different paths".to_owned());
         }
         Ok(DepfilePlan { cxx: self.sources_cxx, source, object, depfile, ..self.plan })
+    }
+}
+
+/// Returns true for a flag in one word that neither reads nor writes a file. `here` follows the
+/// spelling of its row in `word`.
+pub(crate) fn is_plain(proof: Proof, is_clang: bool, word: &[u8], here: &[u8]) -> bool {
+    match proof {
+        Proof::Exact => here.is_empty(),
+        Proof::Value => true,
+        Proof::ValueOfGcc => !is_clang,
+        Proof::Debug => is_debug(&word[2..]),
+        Proof::Feature => is_feature(&word[2..]),
+        Proof::Machine => is_simple(&word[2..], b"-_=.,+"),
+        Proof::Optimization => here.len() <= 4 && here.iter().all(u8::is_ascii_alphanumeric),
+        Proof::Pedantic => is_simple(here, b"-"),
+        Proof::Standard => is_standard(here),
+        Proof::Warning => {
+            !matches!(here.first(), None | Some(b'a' | b'p' | b'l')) && is_simple(here, b"-_=+") || is_warning(here)
+        }
+        _ => false,
     }
 }
 

@@ -100,13 +100,7 @@ fn holds<'m>(
     effort: &mut Effort,
 ) -> Result<(SetReader<'m>, ActionResult<'m>), Difference> {
     let at_home = entry.made_in == *here;
-    if let Some(bound) = entry.bound
-        && !(at_home && bound.serves_at_home())
-        && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all()))
-        && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
-    {
-        return Err(elsewhere(bound, entry.bound_by));
-    }
+    serves(entry, here, request, place)?;
     let Ok((set, result)) = entry.open_to_read() else {
         return Err(about("the record", "cannot be read"));
     };
@@ -130,6 +124,19 @@ fn holds<'m>(
         return Err(about("an output", "is the same file as an input of the command, through a link"));
     }
     Ok((set, result))
+}
+
+/// Returns an error if the result of an entry cannot be used in this checkout.
+#[inline]
+pub(crate) fn serves(entry: &Entry, here: &Digest, request: &Request, place: &Place) -> Result<(), Difference> {
+    if let Some(bound) = entry.bound
+        && !(entry.made_in == *here && bound.serves_at_home())
+        && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all()))
+        && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
+    {
+        return Err(elsewhere(bound, entry.bound_by));
+    }
+    Ok(())
 }
 
 /// Returns true if an output exists already and is the same file as an input, through a link. The

@@ -16,6 +16,7 @@
 //!
 //! - `place` is the context in which the command runs;
 //! - `rust` has the roots and the session of a crate that rustc compiles;
+//! - `by_text` finds entries that answer if the preprocessed text is the same;
 //! - `bounds` says which paths a request may write;
 //! - `secret` hides secrets in what is recorded and shown;
 //! - `turn` makes the key by which two wrappers know that they run the same action.
@@ -29,6 +30,7 @@ mod abilities;
 mod answer;
 mod bounds;
 mod build_file;
+mod by_text;
 mod chance;
 mod observer;
 mod place;
@@ -45,6 +47,7 @@ mod turn;
 
 pub use abilities::Abilities;
 pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
+pub use by_text::{ByText, TextRequest, by_text, holds, is_text_worth_it};
 pub use observer::{Choice, changes_key, choose_observer, command_key, made_program_key, program_key, tool_key};
 pub use place::{Place, RootRules};
 pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};

@@ -8,6 +8,7 @@
 //!   hold a root path and are not used, `file_macro` macros that expand to a file name. `c_words`
 //!   says what a word is.
 //! - `preprocessed_text` searches the output of the preprocessor, if the texts do not suffice.
+//! - `compiled_text` says whether a compile gives the same result although headers have changed.
 //! - `script_scan` searches scripts for words by which something that differs from run to run may
 //!   reach the result, and `volatile_ids` searches the result for process ids and inode numbers.
 //! - `rewrites` says how each content is rewritten elsewhere.
@@ -18,6 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod c_words;
+mod compiled_text;
 mod facts;
 mod file_macro;
 mod inactive_regions;
@@ -33,6 +35,7 @@ mod unused_macros;
 mod volatile_ids;
 
 pub use c_words::names_files;
+pub use compiled_text::{Header, Reading, compiled_text};
 pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
 pub use portability::{Decision, Limit};
 pub use rewrites::{Rewrites, rule};

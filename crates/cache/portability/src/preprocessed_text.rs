@@ -83,7 +83,7 @@ fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
 
 /// Returns true for a line marker such as `# 12 "/src/x.c" 2`, which says where the next line comes
 /// from.
-fn is_marker(line: &[u8]) -> bool {
+pub(crate) fn is_marker(line: &[u8]) -> bool {
     let number = line.strip_prefix(b"# ").or_else(|| line.strip_prefix(b"#line "));
     number.and_then(|rest| rest.first()).is_some_and(u8::is_ascii_digit)
 }

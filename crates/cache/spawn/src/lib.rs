@@ -288,13 +288,24 @@ fn wait_for_survivors(streams: &mut [Stream], attendant: &mut Option<&mut (dyn A
     }
 }
 
-/// Runs a program with empty standard input, and discards its standard error. Returns its standard
-/// output, or `None` if that is longer than `bytes_max`, and how it ended.
-pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8>>, ChildEnd)> {
+/// What a program printed, and how it ended.
+pub struct Printed {
+    /// Its standard output, or `None` if that is longer than allowed.
+    pub text: Option<Vec<u8>>,
+    /// True if it wrote to standard error.
+    pub has_messages: bool,
+    /// How it ended.
+    pub end: ChildEnd,
+}
+
+/// Runs a program with empty standard input. Returns its standard output if that is not longer than
+/// `bytes_max`. Its messages are discarded.
+pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<Printed> {
     let Command { program, argv, environment, sched_policy } = command;
     let (ours, tools) = larder_sys::pipe()?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    let descriptors = [(null.as_raw_fd(), 0), (tools.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
+    let messages = larder_sys::memory_file("larder-messages", false)?;
+    let descriptors = [(null.as_raw_fd(), 0), (tools.as_raw_fd(), 1), (messages.as_raw_fd(), 2)];
     let forwarding = SignalForwarding::prepare()?;
     let started = larder_sys::spawn(program, argv, environment, &descriptors, &forwarding, sched_policy);
     forwarding.unblock();
@@ -305,7 +316,8 @@ pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8
     // If the program writes more than we read, it is killed by SIGPIPE.
     let end = child.wait()?;
     read?;
-    Ok(((text.len() as u64 <= bytes_max).then_some(text), end))
+    let has_messages = messages.metadata()?.len() > 0;
+    Ok(Printed { text: (text.len() as u64 <= bytes_max).then_some(text), has_messages, end })
 }
 
 /// Starts a program that continues independently: in its own session, with `/dev/null` as its

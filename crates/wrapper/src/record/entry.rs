@@ -19,6 +19,7 @@ use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
 use super::archive_times::no_symbols_are_dated;
+use super::changing_headers::RecordedText;
 use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
@@ -136,6 +137,8 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.all().collect();
         }
+        let text = self.text(&set, &made, &result, &folded, &outputs);
+        result.text = text.as_ref().map(RecordedText::borrowed);
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
         let (grown, strong) = self.write(&set, &made, &result)?;
@@ -246,7 +249,6 @@ impl Run<'_> {
         outputs: &[StoredOutput],
         streams: &StoredStreams,
     ) -> Decision {
-        let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
         let facts = RunFacts {
             command: self.command_facts(),
             naming: self.naming(),
@@ -388,8 +390,13 @@ fn compares_dates(scripts: &mut ScriptScan, ReliedOn { folded, witnessed, .. }: 
     scripts.find_dates(witnessed.carried().compares_dates.is_some(), &|path| inputs.contains(path))
 }
 
+/// Returns true for gcc's `cc1` or `cc1plus`, if it was read.
+pub(super) fn is_gccs((path, looked): &(Vec<u8>, Looked)) -> bool {
+    looked.content && file_name(path).starts_with(b"cc1")
+}
+
 /// Returns the first of these files that an assembler opened.
-fn assembled<'r>(rooted: &'r [Vec<u8>], run: &RunModel) -> Option<&'r Vec<u8>> {
+pub(super) fn assembled<'r>(rooted: &'r [Vec<u8>], run: &RunModel) -> Option<&'r Vec<u8>> {
     if rooted.is_empty() {
         return None;
     }

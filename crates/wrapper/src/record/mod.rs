@@ -11,6 +11,7 @@
 //! | `mtimes` | finds mtimes that the command set itself |
 //! | `outputs` | stores outputs and messages |
 //! | `preprocess` | runs the preprocessor once more |
+//! | `changing_headers` | records the preprocessed text if only headers have changed |
 //! | `cross_check` | compares the result with an earlier one of the same command |
 //! | `verify` | compares the result with a recorded one |
 //! | `entry` | makes the record, by all of these |
@@ -19,6 +20,7 @@
 
 mod archive_times;
 mod canonical_paths;
+mod changing_headers;
 mod cross_check;
 mod entry;
 mod limit;
@@ -35,3 +37,4 @@ mod verify;
 pub(crate) use entry::{Recorded, Run};
 pub(crate) use limit::keep_within_limit;
 pub(crate) use not_recorded::NotRecorded;
+pub(crate) use preprocess::preprocess_silently;

@@ -10,6 +10,7 @@
 //!   over.
 //! - `ShareRun`, `Fetch` and `Run` go back to `LookUp` if the result may be in the store by now: we
 //!   waited for another process, a fetch ended, or the job slot came late.
+//! - `Run` first tries to answer by the preprocessed text, if only headers have changed (`by_text`).
 //! - After a fetch, or with a job slot, `LookUp` goes to `Run` directly. So no request waits or
 //!   fetches for ever.
 //!
@@ -20,6 +21,7 @@ use larder_model::{ActionResult, Fallback, Manifest, Outcome, SetReader};
 use larder_spawn::Token;
 use larder_store::{Effort, ManifestFile, Turn};
 
+use super::by_text;
 use super::miss::{self, RunEnd, RunReason};
 use crate::caller::caller;
 use crate::fetch::{self, Fetched, fetch};
@@ -109,7 +111,14 @@ fn step<'a>(cx: RequestContext<'a>, state: State<'a>) -> State<'a> {
                 State::Run(RunReason { trouble, turn, race, other_runs, ..RunReason::default() })
             }
         },
-        State::Run(reason) => after_run(cx, miss::run(cx, reason)),
+        State::Run(mut reason) => {
+            match by_text::answer(cx, &mut reason) {
+                Ok(()) => {}
+                Err(NotPlaced::ToolRuns(cause)) => reason.trouble = Some(cause),
+                Err(NotPlaced::Half) => return half_placed(cx),
+            }
+            after_run(cx, miss::run(cx, reason))
+        }
         State::Exit(code) => State::Exit(code),
     }
 }
@@ -159,12 +168,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
                 }
                 match place(cx, &lookup, set, &result, run_time_us, file) {
                     NotPlaced::ToolRuns(cause) => trouble = Some(cause),
-                    NotPlaced::Half => {
-                        parent_run::is_lost();
-                        let outcome = Outcome::Fallback(Fallback::HalfPlaced);
-                        report(context, Some(store), outcome, By::request(request), "");
-                        return State::Exit(HALF_PLACED);
-                    }
+                    NotPlaced::Half => return half_placed(cx),
                 }
             } else if is_part {
                 return next_part(lookup);
@@ -177,6 +181,14 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
         Ok(Some(_)) => not_found(cx, lookup, Some(Fallback::Damaged), EarlierRecords::default()),
         Err(error) => not_found(cx, lookup, Some(error.fallback()), EarlierRecords::default()),
     }
+}
+
+/// Reports that some outputs are in place and others cannot be written.
+fn half_placed<'a>(RequestContext { context, store, request, .. }: RequestContext) -> State<'a> {
+    parent_run::is_lost();
+    let outcome = Outcome::Fallback(Fallback::HalfPlaced);
+    report(context, Some(store), outcome, By::request(request), "");
+    State::Exit(HALF_PLACED)
 }
 
 fn next_part<'a>(lookup: LookUp) -> State<'a> {

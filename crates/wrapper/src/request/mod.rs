@@ -3,6 +3,7 @@
 //!
 //! Unaware of: how each step is done.
 
+mod by_text;
 mod flow;
 mod miss;
 

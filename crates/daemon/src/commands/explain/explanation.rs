@@ -72,6 +72,9 @@ pub(super) struct Miss {
     pub(super) observer: Option<&'static str>,
     /// Another process runs this action now.
     pub(super) running: bool,
+    /// Only headers have changed, and the wrapper would run the preprocessor to see whether a record
+    /// can be used.
+    pub(super) by_text: bool,
     pub(super) facts: Vec<String>,
 }
 

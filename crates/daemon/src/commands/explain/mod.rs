@@ -23,8 +23,8 @@ use anyhow::{Result, bail};
 use larder_compiler::{Family, is_masquerade_name};
 use larder_config::Settings;
 use larder_lookup::{
-    Abilities, Answer, EarlierRecords, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, remapped,
-    subject,
+    Abilities, Answer, EarlierRecords, Place, Request, STREAMS, Scope, TextRequest, Tool, ask, by_text,
+    choose_observer, find, remapped, subject,
 };
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Content, Digest, Fallback, Manifest, Output};
@@ -281,7 +281,9 @@ fn verdict(
         None => {
             let facts = if verbose { facts_of(&manifest, 0, request) } else { Vec::new() };
             let running = store.running(&known.turn(request, place, stat_cache)).is_some();
-            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, running, facts });
+            let by_text =
+                TextRequest::of(request, place).is_some() && !by_text(&manifest, request, place, stat_cache).is_empty();
+            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, running, by_text, facts });
         }
     };
     if let Some(blob) = result.blobs().find(|blob| !store.has_blob(blob)) {
@@ -360,7 +362,7 @@ fn unrecorded(store: &Store, stat_cache: &StatCache, request: &Request, place: &
         },
     };
     let running = store.running(&EarlierRecords::default().turn(request, place, stat_cache)).is_some();
-    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, running, facts: Vec::new() })
+    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, running, by_text: false, facts: Vec::new() })
 }
 
 fn compare(near: &Manifest, request: &Request) -> Nearest {

@@ -19,6 +19,9 @@ pub(super) fn of_verdict(verdict: &Verdict, source: &str) -> String {
         Verdict::Hit(hit) => {
             format!("Hit: everything it relied on is unchanged; saves {}", say::duration_us(hit.run_time_us))
         }
+        Verdict::Miss(miss) if miss.by_text => {
+            format!("Miss, or a hit if the preprocessed text is unchanged: {}", of_miss(miss, source))
+        }
         Verdict::Miss(miss) => format!("Miss: {}", of_miss(miss, source)),
     }
 }
@@ -61,6 +64,9 @@ fn of_cause(cause: &str, source: &str) -> String {
     if let Some(path) = ends("has other content") {
         return changed(path);
     }
+    if let Some(path) = ends("has other content, and so has the preprocessed text") {
+        return format!("{}, and so did the preprocessed text", changed(path));
+    }
     if let Some(path) = ends("was missing and is there now") {
         return format!("`{path}` is new since the last build");
     }
@@ -95,6 +101,10 @@ mod tests {
     fn causes_become_sentences() {
         for (cause, sentence) in [
             ("src/b.h has other content", "`src/b.h` changed since the last build"),
+            (
+                "src/b.h has other content, and so has the preprocessed text",
+                "`src/b.h` changed since the last build, and so did the preprocessed text",
+            ),
             ("inc/x.h was missing and is there now", "`inc/x.h` is new since the last build"),
             ("src/b.h was a file; not found", "`src/b.h` cannot be read any more: not found"),
             ("source content is not as in the last record", "`a.c` changed since the last build"),

@@ -1,0 +1,370 @@
+//! What a compiler proper sees of a source and its headers: the preprocessed text, and where the
+//! words of some headers stand in their lines. A compile in which only these headers have changed
+//! gives the same result if both are the same.
+//!
+//! The preprocessed text has each line that is compiled, and line markers say which file and line
+//! it comes from. It does not have the columns: gcc and clang write one blank for any number of
+//! blanks and comments. Debug information, sanitizers and some warnings depend on columns. So the
+//! lines of a header that are compiled count as well, with comments replaced by blanks. Directives
+//! do not count, because their effect is in the text. A word that comes from a macro has the column
+//! of the macro's name.
+//!
+//! Unaware of: which headers have changed, and how the text was made.
+
+use std::collections::HashMap;
+
+use larder_model::path::{absolute, file_name};
+use larder_model::{Digest, Roots, Writer, contains, contains_any, is_in_word};
+
+use crate::facts::whole;
+use crate::preprocessed_text::is_marker;
+
+/// A header that may have changed.
+pub struct Header {
+    /// Its path, with roots replaced.
+    pub encoded: Vec<u8>,
+    /// Its path.
+    pub path: Vec<u8>,
+}
+
+/// How a compile depends on its preprocessed text.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The roots of this place.
+    pub roots: &'a Roots,
+    /// The working directory of the compile.
+    pub cwd: &'a [u8],
+    /// Columns may reach the result or the messages.
+    pub columns: bool,
+}
+
+/// Words by which a program gets the column of a place in its source.
+const COLUMN_WORDS: [&[u8]; 2] = [b"__builtin_COLUMN", b"__builtin_source_location"];
+
+/// Returns the digest of everything that the compiler proper sees of the preprocessed text `text`
+/// and of these headers. Returns `None` if a header may reach the result in another way.
+pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Option<Digest> {
+    let shown = shown_lines(text, headers, reading)?;
+    let code = || text.split_inclusive(|&byte| byte == b'\n').filter(|line| !is_marker(line));
+    let columns = reading.columns || code().any(|line| contains_any(line, &COLUMN_WORDS));
+    let mut w = Writer::default();
+    w.bytes(&reading.roots.encode_text(text));
+    for (header, lines) in headers.iter().zip(&shown) {
+        // Nothing of the header is left in the text, for example if it only defines macros.
+        if !columns || lines.is_empty() {
+            continue;
+        }
+        let source = whole(&header.path)?;
+        let placed = placed_lines(&source, lines);
+        w.bytes(&header.encoded);
+        w.u8(placed.is_some().into());
+        w.bytes(&reading.roots.encode_text(&placed.unwrap_or(source)));
+    }
+    Some(Digest::of(&w.bytes))
+}
+
+/// Returns for each header the numbers of its lines that are in the text, in ascending order.
+/// Returns `None` if no line marker names the header.
+fn shown_lines(text: &[u8], headers: &[Header], reading: Reading) -> Option<Vec<Vec<u64>>> {
+    let mut shown = vec![Vec::new(); headers.len()];
+    let mut is_included = vec![false; headers.len()];
+    let mut known = HashMap::<&[u8], Option<usize>>::new();
+    let (mut file, mut number) = (None, 0);
+    for line in text.split(|&byte| byte == b'\n') {
+        if is_marker(line) {
+            let Marker { number: at, name, enters } = Marker::of(line)?;
+            file = *known.entry(name).or_insert_with(|| header_of(name, headers, reading));
+            // A directive `#line` may name a file that is not included.
+            file.iter().filter(|_| enters).for_each(|&header| is_included[header] = true);
+            number = at;
+            continue;
+        }
+        if let Some(header) = file
+            && !line.trim_ascii().is_empty()
+        {
+            shown[header].push(number);
+        }
+        number += 1;
+    }
+    for lines in &mut shown {
+        lines.sort_unstable();
+        lines.dedup();
+    }
+    is_included.iter().all(|is_included| *is_included).then_some(shown)
+}
+
+/// A line marker such as `# 12 "x.h" 1`.
+struct Marker<'l> {
+    /// The number of the next line.
+    number: u64,
+    name: &'l [u8],
+    /// The file is included here.
+    enters: bool,
+}
+
+impl<'l> Marker<'l> {
+    /// Returns `None` for a name with an escape.
+    fn of(line: &'l [u8]) -> Option<Marker<'l>> {
+        let rest = line.strip_prefix(b"#line ").or_else(|| line.strip_prefix(b"# "))?;
+        let (number, rest) = rest.split_at(rest.iter().position(|&byte| byte == b' ')?);
+        let rest = rest.strip_prefix(b" \"")?;
+        let (name, flags) = rest.split_at(rest.iter().position(|&byte| byte == b'"')?);
+        let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+        let enters = flags == b"\" 1" || flags.starts_with(b"\" 1 ");
+        (!name.contains(&b'\\')).then_some(Marker { number, name, enters })
+    }
+}
+
+/// Returns which header a line marker names.
+fn header_of(name: &[u8], headers: &[Header], reading: Reading) -> Option<usize> {
+    let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| stat.file_id());
+    let mut path = None;
+    let is_it = |header: &Header| {
+        file_name(&header.path) == file_name(name)
+            && path
+                .get_or_insert_with(|| file(&absolute(reading.cwd, name)))
+                .is_some_and(|id| Some(id) == file(&header.path))
+    };
+    headers.iter().position(is_it)
+}
+
+/// Returns the lines of a text that are compiled, with their numbers, and with blanks in place of
+/// comments. `shown` are the numbers of the lines that the preprocessed text has. Returns `None` if
+/// it is not certain which lines these are.
+///
+/// A macro's arguments may be on the lines after it, and the preprocessed text has all of them in
+/// one line. So all lines from one directive to the next count if one of them is shown, and further
+/// lines until all parentheses are closed.
+fn placed_lines(source: &[u8], shown: &[u64]) -> Option<Vec<u8>> {
+    let lines = Lines::of(source)?;
+    let (mut placed, mut depth, mut is_open) = (Writer::default(), 0, false);
+    let mut rest = &lines.0[..];
+    let mut left = shown.len();
+    while !rest.is_empty() {
+        let end = rest.iter().position(|line| line.is_directive).unwrap_or(rest.len());
+        let (block, next) = rest.split_at(end);
+        let directives = next.iter().position(|line| !line.is_directive).unwrap_or(next.len());
+        let is_among = |lines: &[Line]| {
+            let count = |number| shown.partition_point(|&shown| shown < number);
+            match (lines.first(), lines.last()) {
+                (Some(first), Some(last)) => count(last.number + 1) - count(first.number),
+                _ => 0,
+            }
+        };
+        let here = is_among(block);
+        left -= here + is_among(&next[..directives]);
+        if here > 0 || is_open {
+            for line in block.iter().filter(|line| !line.code.is_empty()) {
+                placed.number(line.number);
+                placed.bytes(&line.code);
+                depth += line.depth;
+            }
+            is_open = depth > 0;
+            depth = depth.max(0);
+        }
+        rest = &next[directives..];
+    }
+    (left == 0).then_some(placed.bytes)
+}
+
+/// A line of a C text.
+struct Line {
+    /// The number, from 1.
+    number: u64,
+    is_directive: bool,
+    /// The line with blanks in place of comments, and without blanks at its end.
+    code: Vec<u8>,
+    /// How many more parentheses are opened than closed.
+    depth: i64,
+}
+
+struct Lines(Vec<Line>);
+
+impl Lines {
+    /// Returns `None` for a text in which it is not certain what is a comment, a string or a
+    /// directive.
+    fn of(source: &[u8]) -> Option<Lines> {
+        let is_odd = contains_any(source, &["??", "%:", "R\"", "\x0b", "\x0c", "\0", "\r"])
+            || source.starts_with(b"\xef\xbb\xbf");
+        if is_odd {
+            return None;
+        }
+        // With `-Wimplicit-fallthrough`, such comments have a meaning.
+        let keeps_comments = contains(&source.to_ascii_lowercase(), "fall");
+        let mut lines = Vec::new();
+        let (mut in_comment, mut in_directive) = (false, false);
+        for (line, number) in source.split(|&byte| byte == b'\n').zip(1..) {
+            let begins_in_comment = in_comment;
+            let was_directive = in_directive;
+            let Code { code, depth, is_closed } = Code::of(line, &mut in_comment)?;
+            let word = code.trim_ascii_start().strip_prefix(b"#").map(<[u8]>::trim_ascii_start);
+            if let Some(word) = word.filter(|_| !was_directive) {
+                // A header's name has its own rules for comments, and `#line` moves all lines.
+                let is_include = [&b"inc"[..], b"imp", b"emb", b"__"].iter().any(|start| word.starts_with(start));
+                let moves = word.starts_with(b"line") || word.first().is_some_and(u8::is_ascii_digit);
+                if begins_in_comment || moves || is_include && contains(line, "/*") {
+                    return None;
+                }
+                in_directive = !word.starts_with(b"pragma");
+            }
+            let is_directive = in_directive;
+            let goes_on = line.trim_ascii_end().ends_with(b"\\");
+            // A comment or a string may begin in one line and go on in the next.
+            let is_cut = goes_on && (contains(line, "//") || line.ends_with(b"/\\") || line.ends_with(b"*\\"));
+            let is_unclear =
+                if is_directive { is_cut || !is_closed && (goes_on || contains(line, "/*")) } else { goes_on };
+            if is_unclear || !is_closed && !is_directive {
+                return None;
+            }
+            let code = if keeps_comments { line.trim_ascii_end().to_vec() } else { code };
+            lines.push(Line { number, is_directive, code, depth });
+            in_directive &= goes_on || in_comment;
+        }
+        (!in_comment).then_some(Lines(lines))
+    }
+}
+
+/// A line without its comments.
+struct Code {
+    code: Vec<u8>,
+    depth: i64,
+    /// All quotes of the line are closed.
+    is_closed: bool,
+}
+
+impl Code {
+    /// Returns `None` if a quote may be a part of a number, as in `1'000`.
+    fn of(line: &[u8], in_comment: &mut bool) -> Option<Code> {
+        let (mut code, mut depth) = (line.to_vec(), 0);
+        let (mut at, mut quote) = (0, None);
+        while at < line.len() {
+            let (byte, two) = (line[at], &line[at..line.len().min(at + 2)]);
+            let is_comment = *in_comment || quote.is_none() && (two == b"/*" || two == b"//");
+            let length = match quote {
+                _ if *in_comment => memchr::memmem::find(&line[at..], b"*/").map_or(line.len() - at, |end| end + 2),
+                None if two == b"//" => line.len() - at,
+                None if two == b"/*" => 2,
+                Some(_) if byte == b'\\' => two.len(),
+                _ => 1,
+            };
+            if is_comment {
+                *in_comment = two == b"/*" && !*in_comment || *in_comment && !line[..at + length].ends_with(b"*/");
+                code[at..at + length].iter_mut().filter(|byte| **byte != b'\t').for_each(|byte| *byte = b' ');
+            } else if quote == Some(byte) {
+                quote = None;
+            } else if quote.is_none() {
+                depth += i64::from(byte == b'(') - i64::from(byte == b')');
+                if byte == b'\''
+                    && line[..at].iter().rev().take_while(|byte| is_in_word(**byte)).any(u8::is_ascii_digit)
+                {
+                    return None;
+                }
+                quote = (byte == b'"' || byte == b'\'').then_some(byte);
+            }
+            at += length;
+        }
+        code.truncate(code.trim_ascii_end().len());
+        Some(Code { code, depth, is_closed: quote.is_none() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(source: &str, shown: &[u64]) -> Option<String> {
+        let lines = placed_lines(source.as_bytes(), shown)?;
+        Some(String::from_utf8_lossy(&lines).into_owned())
+    }
+
+    #[track_caller]
+    fn check(before: &str, after: &str, shown: &[u64], is_same: bool) {
+        let (before, after) = (placed(before, shown), placed(after, shown));
+        assert!(before.is_some() && after.is_some(), "{before:?} {after:?}");
+        assert_eq!(before == after, is_same, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn what_does_not_move_a_word() {
+        check("#define A 1\nint x;\n", "#define A 22 /* b */ \nint x;\n", &[2], true);
+        check("int x; // a\n", "int x;   /* another */\n", &[1], true);
+        check("/* one\n * two */ int x;\n", "/* two\n * one */ int x;\n", &[2], true);
+        check("#if A\nint y;\n#else\nint x;\n#endif\n", "#if A\nlong y;\n#else\nint x;\n#endif\n", &[4], true);
+        check("#define A \\\n 1\nint x;\n", "#define A \\\n 2\nint x;\n", &[3], true);
+        check("#define A /* a\n b */ 1\nint x;\n", "#define A /* a\n c */ 2\nint x;\n", &[3], true);
+        check("char *s = \"/*\"; int x; // a\n", "char *s = \"/*\"; int x; // b\n", &[1], true);
+        check("#error don't\nint x;\n", "#error doesn't\nint x;\n", &[2], true);
+    }
+
+    #[test]
+    fn what_moves_a_word() {
+        check("int x;\n", " int x;\n", &[1], false);
+        check("/* a */ int x;\n", "/* ab */ int x;\n", &[1], false);
+        check("int x;\n", "int  x;\n", &[1], false);
+        check("F(a,\n b)+x;\n", "F(a,\nb)+x;\n", &[1], false);
+        check("F(a,\n#if A\n b)+x;\n#endif\n", "F(a,\n#if A\nb)+x;\n#endif\n", &[1], false);
+        check("F(a,\n#if A\nb);\n#endif\nint x;\n", "F(a,\n#if A\nb);\n#endif\nlong x;\n", &[1], true);
+        check("#pragma a\n", "#pragma b\n", &[1], false);
+        check("/* fall through */ int x;\n", "/* fall thrruogh */ int x;\n", &[1], false);
+        check("char *s = \"//\"; // a\n", "char *s = \"// \"; // a\n", &[1], false);
+    }
+
+    #[test]
+    fn what_is_not_certain() {
+        for source in [
+            "int x = 1'000; // a\n",
+            "char *s = R\"(\n)\";\n",
+            "int x; // a \\\nint y;\n",
+            "#define A // a \\\n /* b\nint x;\n",
+            "#define A \"a \\\n/*\"\nint x;\n",
+            "#define A /\\\n* a */\nint x;\n",
+            "#line 3\nint x;\n",
+            "# 3 \"x.c\"\nint x;\n",
+            "#include <a/*b>\nint x;\n",
+            "/* a */ int x; /* b\n",
+            "/* a\n */ #define A\n",
+            "int don't;\n",
+            "??=define A\n",
+            "%:define A\n",
+        ] {
+            assert_eq!(placed(source, &[1]), None, "{source}");
+        }
+        assert_eq!(placed("int x;\n", &[7]), None, "the text has a line that the file does not have");
+    }
+
+    #[test]
+    fn what_a_text_shows_of_a_header() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().to_str().expect("is a text");
+        let roots = Roots::new([root.as_bytes().to_vec()]);
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("writes");
+        let of = |text: &str, columns| {
+            let header = Header { encoded: b"\0\x01/c.h".to_vec(), path: format!("{root}/c.h").into_bytes() };
+            let reading = Reading { roots: &roots, cwd: root.as_bytes(), columns };
+            compiled_text(text.as_bytes(), &[header], reading)
+        };
+        let text = "# 1 \"x.c\"\n# 1 \"c.h\" 1\nint x;\n# 2 \"x.c\" 2\n";
+        write("c.h", "int x;\n");
+        let (first, placed) = (of(text, false), of(text, true));
+        assert!(first.is_some() && placed.is_some());
+        write("c.h", "int  x;\n");
+        assert_eq!(of(text, false), first);
+        assert_ne!(of(text, true), placed);
+        write("c.h", "int x; // a\n");
+        assert_eq!(of(text, true), placed);
+        let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = __builtin_COLUMN();\n";
+        let of_macros = of(by_macro, true);
+        write("c.h", "#define A  1\n");
+        assert_eq!(of(by_macro, true), of_macros);
+        assert_eq!(of("# 1 \"x.c\"\nint x;\n", false), None, "the header has no marker");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"c.h\"\nint x;\n", false), None, "it is not included");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n", false), None, "it is another file");
+        let column = format!("{text}int y = __builtin_COLUMN();\n");
+        let before = of(&column, false);
+        write("c.h", "int x;\n");
+        let after = of(&column, false);
+        assert!(before.is_some() && after.is_some() && before != after, "a word asks for a column");
+        let moved = text.replace("c.h", &format!("{root}/c.h"));
+        assert!(of(&moved, false).is_some());
+    }
+}
