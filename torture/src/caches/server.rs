@@ -35,7 +35,7 @@ impl Server {
         }
     }
 
-    /// The process of the server.
+    /// Returns the process of the server.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.0.iter().map(Child::id).collect()
     }

@@ -36,7 +36,7 @@ const FEW: u32 = 10;
 /// The upper limits for the CPU time of a hit ÷ `/bin/true`: for C, and for C++ with its large
 /// object.
 const GOALS: [f64; 2] = [1.0, 2.0];
-/// The same for C, if the sources are copies, or links to files that are known.
+/// The upper limits for C if the sources are copies, or links to files that are known.
 const COPIES_GOAL: f64 = 6.0;
 const LINKS_GOAL: f64 = 2.0;
 const PEAK_MB_GOAL: f64 = 3.0;

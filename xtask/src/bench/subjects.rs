@@ -43,7 +43,8 @@ pub(crate) enum Before {
     /// The working directory is made anew, as a copy of the case's. So there is no stamp for the
     /// sources, but there are stamps for the compiler and the system's headers.
     Copy,
-    /// The same, with a symbolic link for each file, as in a sandbox of Bazel.
+    /// The working directory is made anew, with a symbolic link to each file of the case, as in a
+    /// sandbox of Bazel.
     Link,
 }
 

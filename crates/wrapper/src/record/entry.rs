@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use larder_compiler::{Family, Naming, is_config_status, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
-use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded, contains,
 };
@@ -19,7 +18,8 @@ use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
 use super::archive_times::no_symbols_are_dated;
-use super::changing_headers::RecordedText;
+use super::changing_headers::{Compiled, RecordedText};
+use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
@@ -137,7 +137,18 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.all().collect();
         }
-        let text = self.text(&set, &made, &result, &folded, &outputs);
+        let compiled = Compiled {
+            context: self.context,
+            recorder: self.recorder,
+            stat_cache: self.stat_cache,
+            request: self.request,
+            command: self.command,
+            observer: self.observer,
+            model: self.model,
+            folded: &folded,
+            outputs: &outputs,
+        };
+        let text = compiled.text(&set, &made, &result);
         result.text = text.as_ref().map(RecordedText::borrowed);
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
@@ -388,24 +399,6 @@ fn compares_dates(scripts: &mut ScriptScan, ReliedOn { folded, witnessed, .. }: 
     let looked = folded.seen.looked.iter().filter(|(_, looked)| looked.content);
     let inputs: HashSet<&[u8]> = looked.map(|(path, _)| path.as_slice()).collect();
     scripts.find_dates(witnessed.carried().compares_dates.is_some(), &|path| inputs.contains(path))
-}
-
-/// Returns true for gcc's `cc1` or `cc1plus`, if it was read.
-pub(super) fn is_gccs((path, looked): &(Vec<u8>, Looked)) -> bool {
-    looked.content && file_name(path).starts_with(b"cc1")
-}
-
-/// Returns the first of these files that an assembler opened.
-pub(super) fn assembled<'r>(rooted: &'r [Vec<u8>], run: &RunModel) -> Option<&'r Vec<u8>> {
-    if rooted.is_empty() {
-        return None;
-    }
-    let by_assembler = run.opens.iter().filter(|open| {
-        let program = file_name(run.opener(open).program);
-        program == b"as" || program.ends_with(b"-as")
-    });
-    let opened: HashSet<&[u8]> = by_assembler.map(|open| file_name(open.path)).collect();
-    rooted.iter().find(|path| opened.contains(file_name(path)))
 }
 
 /// Returns true if the tool could run again on top of what it left.

@@ -12,6 +12,7 @@
 //! | `outputs` | stores outputs and messages |
 //! | `preprocess` | runs the preprocessor once more |
 //! | `changing_headers` | records the preprocessed text if only headers have changed |
+//! | `compiler_parts` | says which parts of a compiler ran, and what they opened |
 //! | `cross_check` | compares the result with an earlier one of the same command |
 //! | `verify` | compares the result with a recorded one |
 //! | `entry` | makes the record, by all of these |
@@ -21,6 +22,7 @@
 mod archive_times;
 mod canonical_paths;
 mod changing_headers;
+mod compiler_parts;
 mod cross_check;
 mod entry;
 mod limit;
