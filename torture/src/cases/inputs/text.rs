@@ -15,7 +15,7 @@ fn free(name: &str, cmd: &str, source: &str, versions: [&str; 3]) -> Case {
         .back("first again", put("c.h", versions[0]))
 }
 
-/// The header `c.h` has three versions, of which the third is a miss.
+/// The compiler sees the change of the third version, so it is a miss.
 fn counts(name: &str, cmd: &str, source: &str, versions: [&str; 3]) -> Case {
     changing(name, cmd, source, versions)
         .then("third", put("c.h", versions[2]))
