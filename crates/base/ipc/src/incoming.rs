@@ -35,7 +35,8 @@ impl Incoming {
     /// accepted.
     pub(crate) fn receive(&mut self, channel: &Channel, announced: usize) -> Result<bool, IpcError> {
         let mut buffer = [0; HEADER_BYTES + FRAME_BYTES_MAX];
-        match channel.receive(&mut buffer, &mut self.passed)? {
+        let most = self.passed.len() + MESSAGE_DESCRIPTORS_MAX;
+        match channel.receive(&mut buffer, &mut self.passed, most)? {
             0 if self.bytes.is_empty() => return Ok(false),
             0 => return Err(IpcError::Ended),
             count => self.bytes.extend_from_slice(&buffer[..count]),

@@ -157,12 +157,17 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for at least one byte, and receives what is available, with the descriptors that come
-    /// with it. Returns the number of bytes, or 0 if the connection has ended. Fails if descriptors
-    /// were lost.
-    pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    /// Waits for at least one byte, and receives what is available. Returns the number of bytes, or 0
+    /// if the connection has ended.
+    ///
+    /// The descriptors that come along are added to `descriptors`, which has at most `most` of them
+    /// then. Fails if there are more. The kernel closes those without giving them to this process,
+    /// so a peer cannot fill its table of descriptors.
+    pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>, most: usize) -> io::Result<usize> {
+        let room = most.saturating_sub(descriptors.len()).min(MESSAGE_DESCRIPTORS_MAX);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
-        let mut along = RecvAncillaryBuffer::new(&mut space);
+        let room_bytes = if room == 0 { 0 } else { rustix::cmsg_space!(ScmRights(room)) };
+        let mut along = RecvAncillaryBuffer::new(&mut space[..room_bytes]);
         let got = loop {
             let into = &mut [IoSliceMut::new(buffer)];
             match net::recvmsg(&self.0, into, &mut along, RecvFlags::CMSG_CLOEXEC) {
@@ -175,8 +180,9 @@ impl Channel {
                 descriptors.extend(passed);
             }
         }
-        if got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(io::Error::other("passed descriptors were lost: too many files are open"));
+        // The space is rounded up, so a few more may fit.
+        if got.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > most {
+            return Err(io::Error::other("more descriptors were passed than expected, or too many files are open"));
         }
         Ok(got.bytes)
     }
@@ -313,7 +319,7 @@ mod tests {
         let (mut bytes, mut passed) = (Vec::new(), Vec::new());
         let mut buffer = [0; 64];
         loop {
-            match theirs.receive(&mut buffer, &mut passed).expect("receives") {
+            match theirs.receive(&mut buffer, &mut passed, usize::MAX).expect("receives") {
                 0 => break,
                 count => bytes.extend_from_slice(&buffer[..count]),
             }
@@ -330,11 +336,26 @@ mod tests {
     }
 
     #[test]
+    fn no_more_descriptors_come_than_are_expected() {
+        // The space for them is rounded up by a few.
+        const SPARE: usize = 3;
+        for (most, sent) in [(0, 1), (1, 100), (2, 100), (2, 3), (2, 2), (3, 2)] {
+            let (ours, theirs) = Channel::pair().expect("makes");
+            let null = std::fs::File::open("/dev/null").expect("opens");
+            ours.send(b"x", &vec![null.as_fd(); sent]).expect("sends");
+            let mut passed = Vec::new();
+            let received = Channel::given(theirs).receive(&mut [0; 8], &mut passed, most);
+            assert_eq!(received.is_ok(), sent <= most, "{most} {sent}");
+            assert!(passed.len() <= most + SPARE, "{most} {sent}: {}", passed.len());
+        }
+    }
+
+    #[test]
     fn nobody_is_waited_for_long() {
         let path = std::env::temp_dir().join(format!("larder-sys-{}", crate::random_u64()));
         let door = Door::open(&path).expect("listens");
         let ours = Channel::connect(&path, Duration::from_millis(20)).expect("connects");
-        let error = ours.receive(&mut [0; 8], &mut Vec::new()).expect_err("nothing is sent");
+        let error = ours.receive(&mut [0; 8], &mut Vec::new(), 0).expect_err("nothing is sent");
         assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
         drop(door);
         // A process that another test starts also has the socket open until it executes its

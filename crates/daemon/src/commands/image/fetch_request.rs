@@ -101,9 +101,9 @@ pub(super) fn ask(
 
 fn heard(reply: &Channel) -> Result<(), Failed> {
     let (mut said, mut buffer) = (Vec::new(), [0; 512]);
-    // The reply brings no descriptors. If it does, they are closed.
+    // The reply brings no descriptors.
     while said.len() < 8 + TEXT_BYTES_MAX {
-        match reply.receive(&mut buffer, &mut Vec::new()) {
+        match reply.receive(&mut buffer, &mut Vec::new(), 0) {
             Ok(0) | Err(_) => break,
             Ok(count) => said.extend_from_slice(&buffer[..count]),
         }
@@ -122,12 +122,9 @@ pub(super) fn next(line: &Channel) -> io::Result<Option<Request>> {
     let (mut came, mut passed) = (0, Vec::new());
     let mut bytes = [0; REQUEST_BYTES];
     while came < REQUEST_BYTES {
-        match line.receive(&mut bytes[came..], &mut passed)? {
+        match line.receive(&mut bytes[came..], &mut passed, DESCRIPTORS_MAX)? {
             0 => return Ok(None),
             count => came += count,
-        }
-        if passed.len() > DESCRIPTORS_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
         }
     }
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));

@@ -121,7 +121,7 @@ pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> 
         let length = came.get(..HEADER_BYTES).and_then(|bytes: &[u8]| bytes.try_into().ok()).map(u32::from_le_bytes);
         if let Some(length) = length {
             let whole = HEADER_BYTES + length as usize;
-            if length as usize > MESSAGE_BYTES_MAX || came.len() > whole || passed.len() > DESCRIPTORS_MAX {
+            if length as usize > MESSAGE_BYTES_MAX || came.len() > whole {
                 return Err(odd());
             }
             if came.len() == whole {
@@ -132,7 +132,7 @@ pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> 
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the message did not arrive in time");
         let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or_else(late)?;
         channel.set_patience(left)?;
-        match channel.receive(&mut buffer, &mut passed) {
+        match channel.receive(&mut buffer, &mut passed, DESCRIPTORS_MAX) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(late()),
             Err(error) => return Err(error),
             Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),

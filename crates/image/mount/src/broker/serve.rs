@@ -426,7 +426,7 @@ fn descriptor_of(mount: &Mount) -> Result<OwnedFd, MountError> {
 fn is_released(channel: &Channel) -> bool {
     wait_for_end(channel.descriptor());
     let mut byte = [0];
-    matches!(channel.receive(&mut byte, &mut Vec::new()), Ok(1)) && byte == [RELEASE]
+    matches!(channel.receive(&mut byte, &mut Vec::new(), 0), Ok(1)) && byte == [RELEASE]
 }
 
 /// The part of a mount request that does not depend on where the mount is attached.

@@ -95,8 +95,8 @@ impl GateChannel {
     /// error.
     pub(super) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 128 * MESSAGE_BYTES];
-        let count = self.channel.receive(&mut buffer, &mut self.passed)?;
-        if count == 0 || self.passed.len() > DESCRIPTORS_MAX {
+        let count = self.channel.receive(&mut buffer, &mut self.passed, DESCRIPTORS_MAX)?;
+        if count == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         self.came.extend_from_slice(&buffer[..count]);

@@ -132,7 +132,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(self.channel.descriptor(), rustix::net::Shutdown::Write);
         let _ = self.channel.set_patience(FAREWELL_MAX);
-        let _ = self.channel.receive(&mut [0], &mut Vec::new());
+        let _ = self.channel.receive(&mut [0], &mut Vec::new(), 0);
     }
 }
 
@@ -239,11 +239,11 @@ fn decode(text: &str) -> Option<Asked> {
     Some(Asked { own_mounts, owners: is_any.then_some(owners), name: value("name ")?.to_owned() })
 }
 
-/// Receives one message: text that ends with a zero byte.
+/// Receives one message: text that ends with a zero byte. At most one descriptor comes with it.
 fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        let count = match channel.receive(&mut buffer, passed) {
+        let count = match channel.receive(&mut buffer, passed, 1) {
             // The other process ended before it read our message.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             received => received?,
@@ -336,7 +336,7 @@ impl Serving {
             let (its, over) = (Arc::clone(&channel), over.clone());
             // Only the end of the connection is ever received here.
             std::thread::spawn(move || {
-                let _ = its.receive(&mut [0], &mut Vec::new());
+                let _ = its.receive(&mut [0], &mut Vec::new(), 0);
                 let _ = over.send(());
             });
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use larder_mount::broker::{Broker, Client, Lazily, Policy, Programs, Supplied, Supply, Wish};
 use larder_mount::{Backend, Fill, Image, Owners, owned_by};
-use larder_sys::Door;
+use larder_sys::{Channel, Door};
 
 use crate::backends::mounts;
 use crate::fixture::{Fixture, Test, layer};
@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_a_broker_refuses", what_a_broker_refuses),
     ("a_job_with_deep_directories", a_job_with_deep_directories),
     ("a_user_who_asks_slowly_keeps_nobody_waiting", a_user_who_asks_slowly_keeps_nobody_waiting),
+    ("descriptors_that_no_request_has_end_it_at_once", descriptors_that_no_request_has_end_it_at_once),
     ("what_hangs_keeps_nobody_waiting", what_hangs_keeps_nobody_waiting),
     ("a_broker_that_is_killed_and_comes_back", a_broker_that_is_killed_and_comes_back),
     ("what_is_served_outlives_its_broker", what_is_served_outlives_its_broker),
@@ -486,6 +487,19 @@ fn a_user_who_asks_slowly_keeps_nobody_waiting() {
         assert!(slow.end());
         served.until_nothing_is_left();
     }
+}
+
+fn descriptors_that_no_request_has_end_it_at_once() {
+    let Some(served) = Served::begin(|_| Policy::default()) else { return };
+    let socket = served.fixture.path("broker.sock");
+    let channel = Channel::connect(&socket, Duration::from_secs(10)).expect("connects");
+    let null = fs::File::open("/dev/null").expect("opens");
+    // The rest of the request never comes.
+    channel.send(b"x", &[null.as_fd(); 100]).expect("sends");
+    let mut said = [0; 256];
+    let count = channel.receive(&mut said, &mut Vec::new(), 0).expect("answers");
+    let said = String::from_utf8_lossy(&said[..count]);
+    assert!(said.contains("more descriptors were passed"), "{said}");
 }
 
 fn what_hangs_keeps_nobody_waiting() {

@@ -564,7 +564,7 @@ pub(crate) fn attack(arguments: &[String]) {
     let mut passed = Vec::new();
     if how == "fill" {
         let channel = Channel::connect(path, PATIENCE).expect("connects");
-        let got = channel.receive(&mut [0; 64], &mut passed);
+        let got = channel.receive(&mut [0; 64], &mut passed, usize::MAX);
         let is_refused = matches!(got, Ok(0) | Err(_)) && passed.is_empty();
         std::process::exit(if is_refused { REFUSED } else { LET_IN });
     }
