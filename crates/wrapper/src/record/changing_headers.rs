@@ -5,22 +5,19 @@
 //! Unaware of: how the text is compared.
 
 use larder_compiler::Stage;
-use larder_lookup::{Request, TextRequest, holds, is_text_worth_it};
+use larder_lookup::{TextRequest, holds, is_text_worth_it};
 use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, CHANGING_HEADERS_MAX, Digest, Entry, Made, Manifest, ObservationSet, Observer, Origin,
     PreprocessedText, contains_any,
 };
-use larder_observe::{Folded, Open, RunModel};
+use larder_observe::{Folded, Open};
 use larder_relocate::sums_sources;
-use larder_spawn::Command;
-use larder_store::StatCache;
 
 use super::compiler_parts::{assembled, is_gccs};
+use super::entry::Run;
 use super::outputs::StoredOutput;
 use super::preprocess::preprocess_silently;
-use crate::context::Context;
-use crate::recorder::Recorder;
 
 /// At most this many earlier entries are compared, the newest first.
 const COMPARED_MAX: usize = 8;
@@ -47,28 +44,22 @@ impl RecordedText {
     }
 }
 
-/// A compile that has ended, with what was observed of it and what it left.
-pub(super) struct Compiled<'a> {
-    pub(super) context: &'a Context,
-    pub(super) recorder: &'a Recorder<'a>,
-    pub(super) stat_cache: &'a StatCache,
-    pub(super) request: &'a Request,
-    pub(super) command: &'a Command,
-    pub(super) observer: Observer,
-    pub(super) model: &'a RunModel<'a>,
-    pub(super) folded: &'a Folded,
-    pub(super) outputs: &'a [StoredOutput],
-}
-
-impl Compiled<'_> {
-    /// Returns the preprocessed text of the run, if an earlier entry differs from it only by the
+impl Run<'_> {
+    /// Returns the preprocessed text of a compile, if an earlier entry differs from it only by the
     /// contents of headers.
-    pub(super) fn text(&self, set: &ObservationSet, made: &Made, result: &ActionResult) -> Option<RecordedText> {
+    pub(super) fn text(
+        &self,
+        set: &ObservationSet,
+        made: &Made,
+        result: &ActionResult,
+        folded: &Folded,
+        outputs: &[StoredOutput],
+    ) -> Option<RecordedText> {
         let is_silent = result.streams.iter().all(|stream| stream.size_bytes() == 0);
         let is_certain = !matches!(made.bound, Some((Bound::Chance | Bound::SeenOnce, _)));
         let is_compile = self.request.invocation.stage == Stage::Object;
         // The depfile does not say what the assembler has read.
-        let is_observed = self.observer != Observer::Depfile && self.folded.foreign_program.is_none();
+        let is_observed = self.observer != Observer::Depfile && folded.foreign_program.is_none();
         if !is_compile || result.exit_code != 0 || !is_silent || !is_certain || !is_observed {
             return None;
         }
@@ -80,7 +71,7 @@ impl Compiled<'_> {
         let headers: Vec<&[u8]> = text.headers.iter().map(Vec::as_slice).collect();
         let paths = headers.iter().map(|header| self.request.roots.decoded_path(header));
         let paths = paths.collect::<Option<Vec<_>>>()?;
-        let looked = &self.folded.seen.looked;
+        let looked = &folded.seen.looked;
         let gcc_ran = looked.iter().any(is_gccs);
         // The preprocessor reads the headers that a precompiled header was made from, and the
         // compiler does not.
@@ -90,7 +81,7 @@ impl Compiled<'_> {
         }
         if assembled(&paths, self.model).is_some()
             || !paths.iter().all(|path| self.opened_once(path))
-            || !gcc_ran && self.sums_sources()
+            || !gcc_ran && self.sums_sources(outputs)
         {
             return None;
         }
@@ -143,8 +134,8 @@ impl Compiled<'_> {
 
     /// Returns true if an output holds checksums of sources, which change with each change of a
     /// header. clang writes them from DWARF 5 on.
-    fn sums_sources(&self) -> bool {
-        let contents = self.outputs.iter().filter_map(StoredOutput::content);
+    fn sums_sources(&self, outputs: &[StoredOutput]) -> bool {
+        let contents = outputs.iter().filter_map(StoredOutput::content);
         let mut texts = contents.map(|content| content.searched(self.recorder, self.stat_cache));
         texts.any(|text| text.is_none_or(|text| sums_sources(&text)))
     }

@@ -18,7 +18,6 @@ use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
 use super::archive_times::no_symbols_are_dated;
-use super::changing_headers::{Compiled, RecordedText};
 use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
@@ -137,19 +136,8 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.all().collect();
         }
-        let compiled = Compiled {
-            context: self.context,
-            recorder: self.recorder,
-            stat_cache: self.stat_cache,
-            request: self.request,
-            command: self.command,
-            observer: self.observer,
-            model: self.model,
-            folded: &folded,
-            outputs: &outputs,
-        };
-        let text = compiled.text(&set, &made, &result);
-        result.text = text.as_ref().map(RecordedText::borrowed);
+        let text = self.text(&set, &made, &result, &folded, &outputs);
+        result.text = text.as_ref().map(|text| text.borrowed());
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
         let (grown, strong) = self.write(&set, &made, &result)?;
