@@ -118,7 +118,7 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
     let other = explain(&[], &["gcc", "-O1", "-c", "z.c"]);
     assert_eq!(other, "Miss: nothing is recorded for this source and output");
     here.larder(&["explain", "--", "gcc", "-O1", "-c", "z.c"]).ends(0).says("say why that was not recorded");
-    std::fs::copy("/bin/false", here.path("bin/gcc")).expect("copies");
+    larder_testkit::copy_program("/bin/false", here.path("bin/gcc"));
     let compiler = explain(&[], &["gcc", "-O1", "-c", "x.c"]);
     assert_eq!(compiler, "Miss: the compiler changed since the last build");
 }
@@ -126,7 +126,7 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
 #[test]
 fn where_there_is_no_source_the_nearest_record_is_one_of_the_same_tool() {
     let here = with_record(&["gcc", "-v"]);
-    std::fs::copy("/bin/true", here.path("bin/g++")).expect("copies");
+    larder_testkit::copy_program("/bin/true", here.path("bin/g++"));
     here.larder(&["explain", "--", "g++", "-v"]).ends(0).says("Miss: nothing is recorded for this source and output");
     here.larder(&["explain", "--", "gcc", "--version"]).ends(0).says("argument 1: was `-v`, is `--version`");
 }

@@ -43,7 +43,7 @@ impl Here {
 
     /// Creates a program called `gcc` on `PATH` that is dynamically linked and compiles nothing.
     pub(crate) fn fake_gcc(&self) {
-        std::fs::copy("/bin/true", self.path("bin/gcc")).expect("copies");
+        larder_testkit::copy_program("/bin/true", self.path("bin/gcc"));
     }
 
     pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {

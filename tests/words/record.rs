@@ -227,9 +227,8 @@ fn every_form() {
 fn reproduce_does_it_again() {
     let here = Here::new();
     // A program `larder` on PATH, as people have it.
-    here.write("bin/larder", &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_larderd")));
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(here.path("bin/larder"), executable).expect("can be set");
+    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_larderd"));
+    larder_testkit::write_program(here.path("bin/larder"), script);
     let path = format!("{}:/usr/bin:/bin", here.path("bin").display());
     let script = "echo \"it's\" \"$CFLAGS\" > made";
     let words = ["record", "--name", "x", "--", "sh", "-c", script];

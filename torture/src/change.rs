@@ -5,12 +5,13 @@
 //!
 //! Unaware of: commands and caches.
 
+use crate::spawn::{output, writing};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink as make_symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The age of the files of a new case, in seconds.
@@ -192,12 +193,12 @@ impl Change {
         match self {
             Change::Put(path, bytes) => {
                 let path = with_parent(place, path)?;
-                fs::write(path, place.filled(bytes))?;
+                writing(|| fs::write(path, place.filled(bytes)))?;
             }
             Change::Swap(path, bytes) => {
                 let path = place.at(path);
                 let before = fs::metadata(&path)?;
-                fs::write(&path, place.filled(bytes))?;
+                writing(|| fs::write(&path, place.filled(bytes)))?;
                 set_time(&path, before.mtime(), before.mtime_nsec())?;
             }
             Change::Remove(paths) => paths.iter().try_for_each(|path| remove(&place.at(path)))?,
@@ -239,7 +240,7 @@ impl Change {
             Change::HardLink(file, name) => fs::hard_link(place.at(file), free(name)?)?,
             Change::Copy(file, name) => {
                 let (from, to) = (place.at(file), free(name)?);
-                fs::copy(&from, &to)?;
+                writing(|| fs::copy(&from, &to))?;
                 let before = fs::metadata(&from)?;
                 set_time(&to, before.mtime(), before.mtime_nsec())?;
             }
@@ -287,7 +288,7 @@ fn shell(place: &Place, text: &str) -> Result<()> {
     let mut command = Command::new("sh");
     command.args(["-ec", text]).current_dir(&place.root).env_clear();
     command.env("PATH", PATH).env("LC_ALL", "C").env("CC", place.cc).env("CXX", place.cxx);
-    let output = command.stdin(Stdio::null()).output()?;
+    let output = output(&mut command)?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }

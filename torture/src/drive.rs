@@ -14,6 +14,7 @@ use crate::change::{AGE_S, PATH, Place, replaced};
 use crate::compare::{Outcome, differences};
 use crate::left;
 use crate::run::{Order, run};
+use crate::spawn::{output, writing};
 use crate::step::{Expect, How, Line, Prepare, Spoil, Step};
 use crate::tree::{self, Tree};
 use anyhow::{Context, Result, ensure};
@@ -23,7 +24,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -62,9 +63,8 @@ pub fn drive(case: &Case, cache: &Chosen, dir: &Path) -> Result<Vec<StepResult>>
     let results = driver.all_steps();
     driver.cache.stop();
     if let Some(Prepare::Mounted(..)) = &case.prepare {
-        let mut umount = Command::new("umount");
         // The mount is in our own namespace, so it would end with this process anyway.
-        let _ = umount.arg("-l").arg(driver.cache.store()).stderr(Stdio::null()).status();
+        let _ = output(Command::new("umount").arg("-l").arg(driver.cache.store()));
     }
     make_removable(dir);
     fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -242,11 +242,11 @@ impl<'a> Driver<'a> {
             Prepare::Shell(text) => self.shell(text, store.parent().unwrap_or(store)),
             Prepare::Mounted(options, full) => {
                 fs::create_dir_all(store)?;
-                let status = Command::new("mount").args(*options).arg(store).stdin(Stdio::null()).status()?;
-                ensure!(status.success(), "mount ended with {status}");
+                let mounted = output(Command::new("mount").args(*options).arg(store))?;
+                ensure!(mounted.status.success(), "mount: {}", String::from_utf8_lossy(&mounted.stderr).trim());
                 if *full {
                     // Writing fails when the file system is full, which is intended.
-                    let _ = fs::write(store.join("ballast"), vec![0; 1 << 20]);
+                    let _ = writing(|| fs::write(store.join("ballast"), vec![0; 1 << 20]));
                 }
                 Ok(())
             }
@@ -267,7 +267,7 @@ impl<'a> Driver<'a> {
         command.args(["-ec", text]).current_dir(cwd).env_clear().envs(basic_env(&self.control, self.locale));
         command.envs(self.cache.env()).env("STORE", self.cache.store());
         command.env("CACHE", self.cache.program().unwrap_or(Path::new(":")));
-        let output = command.stdin(Stdio::null()).output()?;
+        let output = output(&mut command)?;
         ensure!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr).trim());
         Ok(())
     }
@@ -303,7 +303,7 @@ fn spoil_below(dir: &Path, change: fn(&mut Vec<u8>)) -> Result<()> {
             let mut bytes = fs::read(&path)?;
             change(&mut bytes);
             fs::set_permissions(&path, fs::Permissions::from_mode(meta.mode() | 0o200))?;
-            fs::write(&path, bytes)?;
+            writing(|| fs::write(&path, bytes))?;
             fs::set_permissions(&path, fs::Permissions::from_mode(meta.mode()))?;
         }
     }

@@ -8,6 +8,7 @@
 //! | `tree` | reads the files below a directory, and restores them | why |
 //! | `machine` | what this machine has and allows | cases |
 //! | `run`, `terminal`, `left` | run a command; what it printed and left behind | caches |
+//! | `spawn` | starts a process while nothing is being written | why |
 //! | `caches/` | how a cache is called and started, and its counters | cases |
 //! | `mask`, `compare` | compares what two runs left | which run used a cache |
 //! | `drive` | runs the steps of one case | other cases |
@@ -33,6 +34,7 @@ pub mod machine;
 pub mod mask;
 pub mod report;
 pub mod run;
+mod spawn;
 pub mod step;
 pub mod suite;
 pub mod table;

@@ -4,9 +4,10 @@
 //! Unaware of: cases.
 
 use crate::change::PATH;
+use crate::spawn::output;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 
 /// Something that a case may need.
@@ -76,7 +77,7 @@ pub type Version = (u32, u32);
 /// Returns the version that a program on the suite's `PATH` prints. A distribution's name may come
 /// before it, as in `gcc (Debian 12.2.0-14) 12.2.0`.
 pub fn version(program: &str) -> Option<Version> {
-    let said = Command::new("env").args(["-i", &format!("PATH={PATH}"), program, "--version"]).output().ok()?;
+    let said = output(Command::new("env").args(["-i", &format!("PATH={PATH}"), program, "--version"])).ok()?;
     let said = String::from_utf8_lossy(&said.stdout);
     let numbers = regex::Regex::new(r"(\d+)\.(\d+)").expect("is a pattern").captures(said.lines().next()?)?;
     Some((numbers[1].parse().ok()?, numbers[2].parse().ok()?))
@@ -87,6 +88,5 @@ fn works(text: &str) -> bool {
     let Ok(dir) = tempfile::tempdir() else { return false };
     let mut command = Command::new("sh");
     command.args(["-ec", text]).current_dir(dir.path()).env_clear().env("PATH", PATH);
-    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    silent.status().is_ok_and(|status| status.success())
+    output(&mut command).is_ok_and(|output| output.status.success())
 }

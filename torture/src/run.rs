@@ -2,6 +2,7 @@
 //!
 //! Unaware of: caches, and what is expected.
 
+use crate::spawn::{self, spawn};
 use crate::step::Whom;
 use crate::terminal::Terminal;
 use anyhow::{Context, Result};
@@ -10,7 +11,7 @@ use rustix::fs::{Access, OFlags, access, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -91,7 +92,7 @@ fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2]
         None => Stdio::null(),
     };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
+    let mut child = spawn(&mut command).with_context(|| format!("cannot start {:?}", order.argv))?;
     // `Command` holds the child's end of the pipe, so it is dropped.
     drop(command);
     let out = child.stdout.take().context("standard output is piped")?;
@@ -111,7 +112,7 @@ fn on_terminal(order: &Order, mut command: Command, size: (u16, u16)) -> Result<
     let terminal = Terminal::open(size)?;
     let theirs = || -> Result<Stdio> { Ok(terminal.theirs.try_clone()?.into()) };
     command.stdin(theirs()?).stdout(theirs()?).stderr(theirs()?);
-    let child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
+    let child = spawn(&mut command).with_context(|| format!("cannot start {:?}", order.argv))?;
     // The command has copies of the terminal. Reading only ends after ours is closed.
     drop((command, terminal.theirs));
     listen(order, child, [Some(terminal.ours), None])
@@ -218,12 +219,7 @@ impl<'a> Trigger<'a> {
 pub fn output(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Result<Vec<u8>> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).current_dir(cwd).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().with_context(|| format!("cannot start {argv:?}"))?;
-    let mut text = Vec::new();
-    if let Some(mut pipe) = child.stdout.take() {
-        pipe.read_to_end(&mut text)?;
-    }
-    anyhow::ensure!(child.wait()?.success(), "{argv:?} failed");
-    Ok(text)
+    let output = spawn::output(&mut command).with_context(|| format!("cannot start {argv:?}"))?;
+    anyhow::ensure!(output.status.success(), "{argv:?} failed");
+    Ok(output.stdout)
 }

@@ -6,6 +6,7 @@
 //! Unaware of: why files are restored.
 
 use crate::change::{make_fifo, remove, set_time};
+use crate::spawn::writing;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -166,7 +167,7 @@ fn make(root: &Path, name: &Path, entry: &Entry, wanted: &Tree, found: &Tree) ->
     let peer = entry.peers.iter().find(is_there);
     match (&entry.kind, peer) {
         (Kind::File(_), Some(peer)) => fs::hard_link(root.join(peer), &path)?,
-        (Kind::File(bytes), None) => fs::write(&path, bytes)?,
+        (Kind::File(bytes), None) => writing(|| fs::write(&path, bytes))?,
         (Kind::Directory, _) => fs::create_dir(&path)?,
         (Kind::Link(target), _) => symlink(target, &path)?,
         (Kind::Fifo, _) => make_fifo(&path)?,
@@ -181,7 +182,7 @@ fn repair(path: &Path, wanted: &Entry) -> Result<bool> {
     if let Kind::File(bytes) = &wanted.kind
         && *fs::read(path).unwrap_or_default() != **bytes
     {
-        fs::write(path, bytes)?;
+        writing(|| fs::write(path, bytes))?;
         changed = true;
     }
     if (meta.uid(), meta.gid()) != wanted.owner {

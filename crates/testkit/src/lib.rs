@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `binaries.rs` | the path of `larder`; cargo in this workspace |
 //! | `place.rs` | a directory with its own store, home and temporary files |
+//! | `programs.rs` | makes programs that a test runs |
 //! | `run.rs` | a command, and its exit code, signal and output |
 //! | `tree.rs` | a snapshot of a directory, to compare and to restore |
 //! | `outcome.rs` | the counters of larder |
@@ -23,6 +24,7 @@ mod older;
 mod outcome;
 mod place;
 mod probe;
+mod programs;
 mod proxy;
 mod run;
 mod server;
@@ -35,6 +37,7 @@ pub use older::older;
 pub use outcome::Counters;
 pub use place::{Place, files_below, set_mode};
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
+pub use programs::{copy_program, write_program};
 pub use proxy::{Proxy, Way};
 pub use run::{Ran, Run};
 pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, make_certificates, program};

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use crate::{Counters, Ran, Run, Tree, larder, larder_text};
+use crate::{Counters, Ran, Run, Tree, larder, larder_text, write_program};
 
 /// The `PATH` of every command in a place.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -88,7 +88,11 @@ impl Place {
     fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> PathBuf {
         fs::create_dir_all(path.parent().expect("the path has no parent directory"))
             .expect("cannot create the parent directory");
-        fs::write(path, bytes).expect("cannot write the file");
+        if mode & 0o111 != 0 {
+            write_program(path, bytes);
+        } else {
+            fs::write(path, bytes).expect("cannot write the file");
+        }
         set_mode(path, mode);
         let file = fs::File::open(path).expect("cannot open the file");
         file.set_modified(SystemTime::now() - AGE).expect("cannot set the mtime");

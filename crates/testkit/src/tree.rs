@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::write_program;
+
 /// One path in a tree, with the properties that two runs must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {
@@ -89,6 +91,7 @@ impl Tree {
             if now.0.get(relative) != Some(entry) {
                 let path = top.join(relative);
                 match &entry.kind {
+                    TreeKind::File(bytes) if entry.mode & 0o111 != 0 => write_program(&path, bytes),
                     TreeKind::File(bytes) => fs::write(&path, bytes).expect("cannot write the file"),
                     TreeKind::Link(target) => {
                         std::os::unix::fs::symlink(target, &path).expect("cannot create the link")

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use larder_testkit::{Counters, Place, Tree, TreeKind, has, larder, probe_skip, workspace};
+use larder_testkit::{Counters, Place, Tree, TreeKind, copy_program, has, larder, probe_skip, workspace};
 
 /// The builds with larder, and the fewest commands of each that must hit. Raise the numbers when
 /// larder improves.
@@ -37,7 +37,7 @@ impl Bazel {
         // it.
         fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
+            copy_program(larder().with_file_name(name), place.path("opt").join(name));
         }
         fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store")))
             .expect("cannot write the file");

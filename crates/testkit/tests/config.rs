@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use larder_testkit::{Counters, Place, Ran, Run, larder};
+use larder_testkit::{Counters, Place, Ran, Run, copy_program, larder};
 
 /// A place with a copy of larder, so that a file can be put beside it, and a small tool.
 struct Installed {
@@ -17,7 +17,7 @@ impl Installed {
         let place = Place::new();
         std::fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            std::fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
+            copy_program(larder().with_file_name(name), place.path("opt").join(name));
         }
         place.tool("work/mycc", "cat x.c > x.o");
         place.put("x.c", "int a;\n");

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use larder_testkit::{Place, Ran, Run, Tree, has, larder, larder_text, probe_skip, workspace};
+use larder_testkit::{Place, Ran, Run, Tree, copy_program, has, larder, larder_text, probe_skip, workspace};
 
 /// Runs `larder init` with these options, for a user of bash.
 fn init(place: &Place, options: &[&str]) -> Run {
@@ -178,7 +178,7 @@ fn a_bazel_workspace_hits() {
     // Actions have no variables, so larder finds its store by the file beside it.
     fs::create_dir(place.path("opt")).expect("cannot create the directory");
     for name in ["larder", "larderd"] {
-        fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
+        copy_program(larder().with_file_name(name), place.path("opt").join(name));
     }
     fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store"))).expect("cannot write");
     let own = |words: &[&str]| place.run(&[&[&*place.text("opt/larder")], words].concat()).without("LARDER_DIR");

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use larder_testkit::{Place, Ran, Tree, has, larder, larder_text, probe_skip, workspace};
+use larder_testkit::{Place, Ran, Tree, copy_program, has, larder, larder_text, probe_skip, workspace};
 use serde_json::Value;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -20,7 +20,7 @@ fn release(place: &Place) -> PathBuf {
     fs::create_dir_all(tree.join("completions")).expect("cannot create the directory");
     fs::create_dir_all(&release).expect("cannot create the directory");
     for program in ["larder", "larderd"] {
-        fs::copy(larder().with_file_name(program), tree.join(program)).expect("cannot copy the program");
+        copy_program(larder().with_file_name(program), tree.join(program));
     }
     let own = larder_text();
     place.run(&[own, "man", "--dir", tree.join("man").to_str().expect("not UTF-8")]).run().ends(0);

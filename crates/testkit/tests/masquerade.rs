@@ -2,7 +2,7 @@
 //! caches before and behind it. larder must find the real tool, and run it once.
 #![cfg(target_os = "linux")]
 
-use larder_testkit::{Place, Run, has, larder, larder_text, probe_skip};
+use larder_testkit::{Place, Run, copy_program, has, larder, larder_text, probe_skip};
 
 const LARDER: &str = "larder";
 
@@ -77,7 +77,7 @@ fn a_copy_and_a_hard_link_are_larder_too() {
     for directory in ["copy", "hard", "soft"] {
         std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
     }
-    std::fs::copy(larder(), place.path("copy/gcc")).expect("cannot copy the file");
+    copy_program(larder(), place.path("copy/gcc"));
     std::fs::hard_link(place.path("copy/gcc"), place.path("hard/gcc")).expect("cannot create the hard link");
     std::os::unix::fs::symlink("../copy/gcc", place.path("soft/gcc")).expect("cannot create the link");
     let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
@@ -93,7 +93,7 @@ fn two_copies_in_a_row_do_not_loop() {
     let object = plain(&place, "gcc");
     for directory in ["one", "two"] {
         std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
-        std::fs::copy(larder(), place.path(directory).join("gcc")).expect("cannot copy the file");
+        copy_program(larder(), place.path(directory).join("gcc"));
     }
     for _ in 0..2 {
         place.remove(&["x.o"]);

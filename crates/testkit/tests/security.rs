@@ -8,7 +8,9 @@ use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use larder_testkit::{Place, Ran, Run, files_below, has, is_root, larder, larder_text, probe_skip, set_mode};
+use larder_testkit::{
+    Place, Ran, Run, copy_program, files_below, has, is_root, larder, larder_text, probe_skip, set_mode,
+};
 
 /// The user ID of `nobody`, another user.
 const OTHER: u32 = 65534;
@@ -65,15 +67,6 @@ fn inside(place: &Place) -> PathBuf {
 
 fn word(place: &Place, words: &[&str]) -> Ran {
     place.larder(words).run()
-}
-
-/// Copies the wrapper without `larderd` beside it. Another process does the copying. If this one
-/// had the file open for writing, a test in parallel could inherit the descriptor, and executing
-/// the file would fail with ETXTBSY.
-fn copy_larder(place: &Place, relative: &str) -> String {
-    let to = place.text(relative);
-    place.run(&["install", "-m", "755", larder_text(), &to]).run().ends(0);
-    to
 }
 
 /// Asserts that an unsafe store does not disturb a build: the tool runs and prints only its own
@@ -173,7 +166,7 @@ fn another_user_cannot_use_or_harm_a_store() {
     for name in ["", "work", "tmp"] {
         set_mode(&place.path(name), 0o777);
     }
-    copy_larder(&place, "larder");
+    copy_program(larder(), place.path("larder"));
     let before = files_below(&place.path("store"));
     let theirs = || {
         place.remove(&["x.o"]);
@@ -433,7 +426,8 @@ fn a_projects_file_sets_nothing_that_matters() {
 #[test]
 fn nothing_is_executed_from_the_working_directory() {
     let place = place();
-    let alone = copy_larder(&place, "bin/larder");
+    let alone = place.text("bin/larder");
+    copy_program(larder(), &alone);
     place.tool("work/larderd", "echo executed > ../home/executed");
     place.settle();
     for path in [":/usr/bin:/bin", ".:/usr/bin:/bin", "/usr/bin::/bin", "work:../work:/bin"] {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_testkit::{
-    Place, Ran, Run, can_mount, files_below, has, is_root, larder, larder_text, probe_skip, set_mode,
+    Place, Ran, Run, can_mount, copy_program, files_below, has, is_root, larder, larder_text, probe_skip, set_mode,
 };
 
 /// The directory of the store for this format version.
@@ -35,13 +35,6 @@ fn right(place: &Place, ran: &Ran, what: &str) {
     let object = place.read("x.o");
     assert!(object == b"0123456789abcdef\n".repeat(400) && place.read("x.d") == b"dep\n", "{what}: wrong outputs");
     place.remove(&["x.o", "x.d"]);
-}
-
-/// Another process does the copying. If this one had the file open for writing, a test in parallel
-/// could inherit the descriptor, and executing the file would fail with ETXTBSY.
-fn copy_larder(place: &Place, relative: &str) {
-    let words = ["install", "-m", "755", larder_text(), &place.text(relative)];
-    place.run(&words).run().ends(0);
 }
 
 #[track_caller]
@@ -199,7 +192,7 @@ fn no_place_for_temporary_files() {
         mkdir -p /dev/shm && mount -t tmpfs -o ro none /dev/shm && cp_larder=/run/larder-here/larder && \
         cd /run/larder-here/work && export LARDER_DIR=/run/larder-here/store TMPDIR= && \
         for i in 1 2; do \"$cp_larder\" ./mycc -c x.c; echo $?; cat x.o; rm x.o; done";
-    copy_larder(&place, "larder");
+    copy_program(larder(), place.path("larder"));
     place.settle();
     let ran = place.run(&["unshare", "-m", "sh", "-c", script]).env("TOP", place.path("")).run();
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("3\nobject\n3\nobject\n", ""), "{ran:?}");
@@ -407,8 +400,8 @@ fn a_working_directory_that_is_gone() {
 #[test]
 fn the_words_without_larderd() {
     let place = place();
-    copy_larder(&place, "bin/larder");
     let alone = place.text("bin/larder");
+    copy_program(larder(), &alone);
     let ran = place.run(&[&*alone, "stats"]).run().ends(127);
     assert!(ran.stderr.contains("larderd"), "{ran:?}");
     for _ in 0..2 {

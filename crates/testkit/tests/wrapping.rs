@@ -5,7 +5,9 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 
-use larder_testkit::{Place, Ran, Run, has, is_ignored, larder, larder_text, on_terminal, probe_skip};
+use larder_testkit::{
+    Place, Ran, Run, copy_program, has, is_ignored, larder, larder_text, on_terminal, probe_skip, write_program,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A tool that larder observes, and one that it does not know: a script called as a compiler, and
@@ -53,7 +55,7 @@ fn environment_and_descriptors_are_the_callers() {
 fn the_name_it_is_called_by_is_the_one_typed() {
     let place = Place::new();
     // A script gets its path from the kernel, so only a binary shows which `argv[0]` larder passed.
-    std::fs::copy("/bin/sleep", place.path("bin/mycc")).expect("cannot copy the file");
+    copy_program("/bin/sleep", place.path("bin/mycc"));
     let path = format!("{}:/usr/bin:/bin", place.text("bin"));
     let link = place.text("bin/mycc");
     for name in ["mycc", link.as_str(), "../bin/mycc"] {
@@ -293,10 +295,10 @@ fn tools_that_are_not_there_or_cannot_run() {
         assert!(ran.stderr.starts_with("larder: ") && ran.stderr.contains(tool), "{tool}: {ran:?}");
     }
     let bad = place.tool("bin/badcc", "");
-    std::fs::write(&bad, "#!/nonexistent/interpreter\n").expect("cannot write the file");
+    write_program(&bad, "#!/nonexistent/interpreter\n");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 127)));
     // A script without a `#!` line: a shell would run it, but the kernel does not.
-    std::fs::write(&bad, "exit 5\n").expect("cannot write the file");
+    write_program(&bad, "exit 5\n");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 5)));
 }
 

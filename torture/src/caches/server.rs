@@ -1,5 +1,6 @@
 //! The server of a cache, a process of ours on a socket beside the store.
 
+use crate::spawn::spawn;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ impl Server {
     /// Starts the server, and waits until its socket is there, it has ended, or `START` is over.
     pub(super) fn start(&mut self, command: &mut Command, socket: &Path) -> Result<()> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut server = command.spawn().with_context(|| format!("{:?} does not start", command.get_program()))?;
+        let mut server = spawn(command).with_context(|| format!("{:?} does not start", command.get_program()))?;
         let until = Instant::now() + START;
         while !socket.exists() && server.try_wait()?.is_none() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));

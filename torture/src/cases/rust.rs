@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 use crate::case::{Case, case};
 use crate::change::{all, dir, nothing, put, rm, sh, swap};
 use crate::machine::Need;
+use crate::spawn::output;
 
 /// The directory of the toolchain's programs, not of rustup's proxies. They are not on the suite's
 /// `PATH`.
 pub(super) static BIN: LazyLock<String> = LazyLock::new(|| {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
+    let output = output(Command::new("rustc").args(["--print", "sysroot"])).ok();
     let sysroot = output.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     format!("{}/bin", sysroot.trim())
 });

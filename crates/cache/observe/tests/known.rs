@@ -2,7 +2,7 @@
 //! path are still the same.
 #![cfg(target_os = "linux")]
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use larder_observe::{EventKind, Observed, Observer, PreloadObserver};
@@ -60,12 +60,11 @@ fn it_is_the_same_file_under_the_same_name() {
     let place = Place::new();
     let [one, other, link, hard, script] = ["one", "other", "link", "hard", "script"].map(|name| place.path(name));
     for (from, to) in [("/bin/true", &one), ("/bin/echo", &other)] {
-        std::fs::copy(from, to).expect("copies");
+        larder_testkit::copy_program(from, to);
     }
     symlink("one", &link).expect("links");
     std::fs::hard_link(&one, &hard).expect("links");
-    std::fs::write(&script, "#!/bin/sh\n:\n").expect("writes");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("sets");
+    larder_testkit::write_program(&script, "#!/bin/sh\n:\n");
     let (true_inode, echo_inode) = (inode(&one), inode(&other));
     let (sh, sh_inode) = (Path::new("/bin/sh").canonicalize().expect("is there"), inode("/bin/sh"));
     let sh = sh.to_str().expect("is text");
@@ -102,8 +101,7 @@ fn it_is_the_same_file_under_the_same_name() {
 /// The library may go along with the program until the program becomes set-user-id.
 fn what_was_judged_is_judged_again_when_it_changes(place: &Place) {
     let tool = place.path("tool");
-    std::fs::copy("/bin/true", &tool).expect("copies");
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("sets");
+    larder_testkit::copy_program("/bin/true", &tool);
     // A file that was changed in the last seconds before the run is never taken as known.
     std::thread::sleep(std::time::Duration::from_secs(3));
     let observed = run(&format!("{tool}; {tool}; chmod u+s {tool}; {tool}; {tool}; chmod u-s {tool}; {tool}; :"));

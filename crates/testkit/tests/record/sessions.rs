@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, has, larder, larder_text, probe_skip};
+use larder_testkit::{Place, Ran, copy_program, has, larder, larder_text, probe_skip};
 use serde_json::Value;
 
 const RECORDS: &str = "home/.local/state/larder/records";
@@ -28,7 +28,7 @@ fn two_commands_in_turn() {
     let place = Place::new();
     let other = place.path("other/larder");
     std::fs::create_dir_all(other.parent().expect("no parent directory")).expect("cannot create the directory");
-    std::fs::copy(larder(), &other).expect("cannot copy the file");
+    copy_program(larder(), &other);
     // The second command takes a hundred times as long. Two of the twelve pairs may be disturbed by as
     // much.
     let slow = format!(": {}; sleep 0.5", other.display());

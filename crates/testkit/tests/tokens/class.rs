@@ -1,6 +1,6 @@
 //! How tools are scheduled, as they see it themselves.
 
-use larder_testkit::{Place, Ran, is_root};
+use larder_testkit::{Place, Ran, is_root, write_program};
 
 use crate::support::{compile, sources, start, wrapped};
 
@@ -97,10 +97,7 @@ fn a_whole_command_is_as_the_build() {
 #[test]
 fn a_tool_that_cannot_be_started_is_said_so() {
     let place = place();
-    place.put("broken-cc", "#!/nonexistent/interpreter\n");
-    use std::os::unix::fs::PermissionsExt;
-    let path = place.path("work/broken-cc");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("cannot set the mode");
+    write_program(place.path("work/broken-cc"), "#!/nonexistent/interpreter\n");
     let plain = place.run(&["sh", "-c", "./broken-cc -c 0.c -o 0.o"]).run().code;
     for class in ["inherit", "utility"] {
         let ran = Ran::of(start(wrapped(&place, &compile("broken-cc", 0), "2").env("LARDER_CLASS", class)));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use larder_testkit::{has, larder, probe_skip};
+use larder_testkit::{has, larder, probe_skip, write_program};
 
 use crate::project::Project;
 
@@ -196,9 +196,9 @@ fn nothing_is_noticed() {
     project.tool("tool", "cat /proc/$$/comm; echo \"$0\" \"$#\" \"$@\"; tr '\\0' ' ' < /proc/$$/cmdline; echo");
     let nested = project.text(0, "tool");
     project.tool("ways", &format!("exec sh ./tool \"$@\"; # {nested}"));
-    project.change("list.awk", "#!/usr/bin/awk -f\nBEGIN { print ARGV[0], ARGV[1] }\n");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("cannot set the mode");
+    let list = project.place.path("work/pristine/list.awk");
+    write_program(list, "#!/usr/bin/awk -f\nBEGIN { print ARGV[0], ARGV[1] }\n");
+    project.age("list.awk", 3600);
     let loader =
         ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|l| Path::new(l).exists());
     let scripts = [

@@ -202,7 +202,6 @@ fn what_unpacks_to_more_than_the_store_may_have() {
 
 #[test]
 fn an_unsquashfs_that_can_be_led_out_is_not_run() {
-    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
     let (bin, file) = (dir.path().join("bin"), dir.path().join("a.squashfs"));
     fs::create_dir(&bin).expect("makes");
@@ -211,8 +210,7 @@ fn an_unsquashfs_that_can_be_led_out_is_not_run() {
         let program = bin.join("unsquashfs");
         let script =
             format!("#!/bin/sh\nif [ \"$1\" = -version ]; then echo '{says}'; else : >\"${{0%/*}}/was-run\"; fi\n");
-        fs::write(&program, script).expect("writes");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("changes");
+        larder_testkit::write_program(&program, script);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         let Seen { said, .. } = read(reader(&file, MIB).env("PATH", path));
         assert!(said.contains(expect) && said.contains("newer squashfs-tools"), "{said}");
