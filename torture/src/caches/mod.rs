@@ -4,10 +4,9 @@
 
 mod cache;
 mod ccache;
-mod kache;
 mod larder;
 mod none;
-mod sccache;
+mod served;
 mod server;
 
 pub use cache::{Cache, Counts};
@@ -85,8 +84,8 @@ impl Chosen {
             CacheKind::None => Box::new(none::Nothing::new(dir)),
             CacheKind::Larder => Box::new(larder::Larder::new(program, dir, basic, self.observer)),
             CacheKind::Ccache => Box::new(ccache::Ccache::new(program, dir)),
-            CacheKind::Sccache => Box::new(sccache::Sccache::new(program, dir, basic)),
-            CacheKind::Kache => Box::new(kache::Kache::new(program, dir, basic)),
+            CacheKind::Sccache => Box::new(served::Served::new(&served::SCCACHE, program, dir, basic)),
+            CacheKind::Kache => Box::new(served::Served::new(&served::KACHE, program, dir, basic)),
         }
     }
 }

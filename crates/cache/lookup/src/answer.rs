@@ -107,23 +107,35 @@ fn holds<'m>(
     if !streams_fit(&result.streams, &place.destinations) {
         return Err(about(STREAMS, "go to one file now and did not when it was recorded, or the reverse"));
     }
-    let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
-    let object = |bytes: &[u8]| request.object_anywhere(bytes);
-    let checker = Checker {
-        roots: &request.roots,
-        stat_cache,
-        at_home,
-        same_bytes_will_do,
-        stampless,
-        variable: &|name| place.asked(name),
-        value_key: request.value_key,
-        forms: request.forms(&object, &relocated::uncut),
-    };
-    checker.check_read(set.clone(), effort)?;
+    with_checker(request, place, stat_cache, at_home, &result, |checker| checker.check_read(set.clone(), effort))?;
     if request.family == Family::Command && reads_an_output(set.clone(), &result, &request.roots) {
         return Err(about("an output", "is the same file as an input of the command, through a link"));
     }
     Ok((set, result))
+}
+
+/// Calls `check` with a checker for the observations of an entry. `at_home` says whether it was made
+/// with these roots.
+#[inline]
+pub(crate) fn with_checker<T>(
+    request: &Request,
+    place: &Place,
+    stat_cache: &StatCache,
+    at_home: bool,
+    result: &ActionResult,
+    check: impl FnOnce(&Checker) -> T,
+) -> T {
+    let object = |bytes: &[u8]| request.object_anywhere(bytes);
+    check(&Checker {
+        roots: &request.roots,
+        stat_cache,
+        at_home,
+        same_bytes_will_do: !result.is_rewritten(),
+        stampless: Cell::new(false),
+        variable: &|name| place.asked(name),
+        value_key: request.value_key,
+        forms: request.forms(&object, &relocated::uncut),
+    })
 }
 
 /// Returns an error if the result of an entry cannot be used in this checkout.

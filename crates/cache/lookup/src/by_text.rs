@@ -9,8 +9,6 @@
 //!
 //! Unaware of: how the preprocessor is run, how a result is put in place.
 
-use std::cell::Cell;
-
 use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides};
 use larder_model::{
     ActionResult, Digest, Entry, Fingerprint, Made, Manifest, ObservationSet, Origin, PreprocessedText,
@@ -18,8 +16,8 @@ use larder_model::{
 use larder_portability::{Header, Reading, compiled_text};
 use larder_store::{Checker, Effort, StatCache};
 
-use crate::answer::{roots_digest, serves};
-use crate::{Place, Request, ResponseFilesOnDisk, relocated};
+use crate::answer::{roots_digest, serves, with_checker};
+use crate::{Place, Request, ResponseFilesOnDisk};
 
 /// At most this many entries are compared with the text, the newest first.
 const COMPARED_MAX: usize = 8;
@@ -123,7 +121,7 @@ pub fn is_text_worth_it(failures: u64) -> bool {
 impl ByText<'_> {
     /// Returns true if everything holds that the entry relies on besides the text.
     pub fn still_holds(&self, request: &Request, place: &Place, stat_cache: &StatCache) -> bool {
-        holds(&self.set, request, place, stat_cache, self.at_home, !self.result.is_rewritten())
+        holds(&self.set, &self.result, request, place, stat_cache, self.at_home)
     }
 
     /// Returns true if this preprocessed text is the one of the recorded run.
@@ -159,25 +157,15 @@ impl ByText<'_> {
     }
 }
 
-/// Returns true if all of a set holds now.
+/// Returns true if all of the observations of this result hold now.
 pub fn holds(
     set: &ObservationSet,
+    result: &ActionResult,
     request: &Request,
     place: &Place,
     stat_cache: &StatCache,
     at_home: bool,
-    same_bytes_will_do: bool,
 ) -> bool {
-    let object = |bytes: &[u8]| request.object_anywhere(bytes);
-    let checker = Checker {
-        roots: &request.roots,
-        stat_cache,
-        at_home,
-        same_bytes_will_do,
-        stampless: Cell::new(false),
-        variable: &|name| place.asked(name),
-        value_key: request.value_key,
-        forms: request.forms(&object, &relocated::uncut),
-    };
-    checker.check(set, &mut Effort::default()).is_ok()
+    let check = |checker: &Checker| checker.check(set, &mut Effort::default()).is_ok();
+    with_checker(request, place, stat_cache, at_home, result, check)
 }

@@ -89,7 +89,7 @@ impl Run<'_> {
         text.digest = Some(request.digest(&preprocessed.text, &headers)?);
         text.took_us = preprocessed.took_us;
         // The inputs must still be those that the compiler saw.
-        let is_as_it_was = holds(set, self.request, &self.context.place, self.stat_cache, true, true);
+        let is_as_it_was = holds(set, result, self.request, &self.context.place, self.stat_cache, true);
         is_as_it_was.then_some(text)
     }
 
