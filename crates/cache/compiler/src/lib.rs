@@ -64,7 +64,9 @@ pub use programs::{
 pub use provable::depfile_plan;
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
-pub use rust::{CrateKind, REMAP, Rust, RustPaths, crate_kind, rust, rust_paths, words_before_options};
+pub use rust::{
+    CrateKind, REMAP, Rust, RustPaths, are_same_members, crate_kind, rust, rust_paths, words_before_options,
+};
 pub use table::{
     alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
     writes_dependencies,

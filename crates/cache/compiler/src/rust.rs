@@ -12,6 +12,7 @@
 
 use larder_model::path::file_name;
 use larder_model::{Bypass, contains};
+use memchr::memmem;
 
 use crate::{Family, Invocation};
 
@@ -289,6 +290,35 @@ fn after_equals(word: &[u8]) -> Option<&[u8]> {
     word.iter().position(|&byte| byte == b'=').map(|at| &word[at + 1..])
 }
 
+/// The ending of the objects in a library that rustc made.
+const OBJECT: &[u8] = b".rcgu.o";
+/// The length of the random word before that ending, which `-C incremental` adds. It is the same in
+/// all names of a run: `a-1f.7kgzo3o0axpl6jdeouxngquyb.0sadr97.rcgu.o`.
+const SESSION_WORD: usize = 7;
+
+/// Returns true if two libraries have the same bytes except for the random word in the names of
+/// their members.
+pub fn are_same_members(one: &[u8], other: &[u8]) -> bool {
+    fn word(library: &[u8]) -> Option<&[u8]> {
+        let end = memmem::find(library, OBJECT)?;
+        let start = end.checked_sub(SESSION_WORD + 1)?;
+        let word = library[start..end].strip_prefix(b".")?;
+        word.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()).then_some(word)
+    }
+    let (Some(ours), Some(theirs)) = (word(one), word(other)) else { return false };
+    let ending = |word: &[u8]| [b".", word, OBJECT].concat();
+    let (ours, theirs) = (ending(ours), ending(theirs));
+    let places = |library, ending: &[u8]| memmem::find_iter(library, ending).collect::<Vec<usize>>();
+    let found = places(one, &ours);
+    let mut from = 0;
+    let is_same = |to: usize| {
+        let is_same = one[from..to] == other[from..to];
+        from = (to + ours.len()).min(one.len());
+        is_same
+    };
+    one.len() == other.len() && found == places(other, &theirs) && found.iter().copied().chain([one.len()]).all(is_same)
+}
+
 /// Parses `arguments`, which do not contain `argv[0]`.
 pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
     let named = rust(arguments);
@@ -375,6 +405,22 @@ mod tests {
         ] {
             assert_eq!(crate_kind(&words(line)).name(), expect, "{line}");
         }
+    }
+
+    #[test]
+    fn names_of_members_are_random() {
+        let library = |word: &str, text: &str| format!("!<arch>\na.cgu.{word}.rcgu.o/\nb.cgu.{word}.rcgu.o/\n{text}");
+        let check = |one: &str, other: &str, expect: bool| {
+            assert_eq!(are_same_members(one.as_bytes(), other.as_bytes()), expect, "{one} {other}");
+        };
+        let one = library("0sadr97", "text");
+        check(&one, &library("15td1bh", "text"), true);
+        check(&one, &one, true);
+        check(&one, &library("15td1bh", "Text"), false);
+        check(&one, &library("15td1bh", "texts"), false);
+        check(&one, &library("15td1b", "text"), false);
+        check(&one, &one.replacen("0sadr97", "15td1bh", 1), false);
+        check("text", "text", false);
     }
 
     #[test]

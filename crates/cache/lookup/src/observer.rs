@@ -4,7 +4,7 @@
 //! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part};
-use larder_model::path::{ending, file_name};
+use larder_model::path::{ending, file_name, is_in, without_slashes};
 use larder_model::{Bypass, DepfilePlan, Digest, Judgement, Observer, Writer};
 use larder_observe::{Program, inspect_program};
 use larder_store::{StatCache, Store};
@@ -105,7 +105,7 @@ fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache
 fn plugins<'r>(request: &'r Request, place: &'r Place, stat_cache: &'r StatCache) -> impl Iterator<Item = Digest> + 'r {
     let externs = rust::named(&request.action.argv).externs;
     let paths = externs.into_iter().filter(|path| path.ends_with(b".so")).map(|path| request.absolute(path));
-    paths.filter_map(move |path| Some(program_key(&stat_cache.content_of(&path)?, place)))
+    paths.filter_map(move |path| Some(program_key(&stat_cache.content_of(&path)?, request, place)))
 }
 
 /// Returns true if only the preloaded library tells what is needed to know: which code in the
@@ -143,30 +143,30 @@ fn preloadable(request: &Request, known: &StoredVerdict, abilities: &Abilities) 
 /// program alone.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
-        (Family::Command, _) => return key(b'C', &request.action.tool, place),
+        (Family::Command, _) => return key(b'C', &request.action.tool, request, place),
         (_, Stage::Early) => b'E',
         (_, Stage::Object) => b'O',
         (_, Stage::End) => b'T',
     };
     let ending = ending(&request.invocation.source);
-    key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
+    key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), request, place)
 }
 
 /// Returns the key for the verdict on a whole command together with the programs that it starts.
 /// `None` for any other request. The key covers the arguments, because the same shell or `make`
 /// starts other programs in other commands.
 pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
-    (request.family == Family::Command).then(|| key(b'W', &request.weak, place))
+    (request.family == Family::Command).then(|| key(b'W', &request.weak, request, place))
 }
 
 /// Returns the key for the list of files that a whole command changes in place.
 pub fn changes_key(request: &Request, place: &Place) -> Option<Digest> {
-    (request.family == Family::Command).then(|| key(b'I', &request.weak, place))
+    (request.family == Family::Command).then(|| key(b'I', &request.weak, request, place))
 }
 
 /// Returns the key for the verdict on a program with this content.
-pub fn program_key(content: &Digest, place: &Place) -> Digest {
-    key(b'P', content, place)
+pub fn program_key(content: &Digest, request: &Request, place: &Place) -> Digest {
+    key(b'P', content, request, place)
 }
 
 /// Returns the key for the verdict on a program at `path` that the command itself may have built.
@@ -174,20 +174,30 @@ pub fn program_key(content: &Digest, place: &Place) -> Digest {
 /// still the same program.
 pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
     let encoded = request.roots.encoded_path(path);
-    key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), place)
+    key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), request, place)
 }
 
 /// Makes a key. It includes the variables that the loader and libc read, because these decide what
-/// they do unseen by the library.
-fn key(kind: u8, content: &Digest, place: &Place) -> Digest {
+/// they do unseen by the library. Roots are replaced in them: cargo, for example, names the target
+/// directory in `LD_LIBRARY_PATH`.
+fn key(kind: u8, content: &Digest, request: &Request, place: &Place) -> Digest {
     let mut w = Writer::default();
     w.u8(kind);
     w.digest(content);
     for variable in environment_of_libc(&place.environment) {
         w.bytes(&variable.name);
-        w.bytes(&variable.value);
+        w.bytes(&request.roots.encode_text(&variable.value));
     }
     Digest::of(&w.bytes)
+}
+
+/// Returns the path of an unseen access as a verdict has it. If the path lies in a directory that a
+/// variable in the key names, roots are replaced in it as they are in the variable.
+pub fn unseen_path(path: &[u8], request: &Request, place: &Place) -> Vec<u8> {
+    let variables = environment_of_libc(&place.environment);
+    let mut named = variables.iter().flat_map(|variable| variable.value.split(|byte| matches!(byte, b':' | b';')));
+    let is_named = named.any(|directory| directory.starts_with(b"/") && is_in(path, without_slashes(directory)));
+    if is_named { request.roots.encoded_path(path) } else { path.to_vec() }
 }
 
 fn depfile(request: &Request, place: &Place) -> Option<Choice> {

@@ -6,6 +6,7 @@
 mod proxy;
 mod remapped;
 mod searched;
+mod sessions;
 mod together;
 
 use std::process::Command;
@@ -309,6 +310,74 @@ fn another_target_directory() {
     assert_eq!(compile_with(&[&replaced], "o.rs", "t2")[0], "miss");
 }
 
+/// cargo puts the directory of the crates into `LD_LIBRARY_PATH`. A macro that is known in one target
+/// directory is known in others, also if the command line names only a crate that uses it.
+#[test]
+fn a_macro_in_another_target_directory() {
+    let Some(macros) = Macros::of("1") else { return };
+    let Macros { place, rustc } = &macros;
+    place.put("a.rs", "pub use m::m;\n");
+    let deps = |target: &str| place.text(&format!("work/{target}/debug/deps"));
+    let compile = |target: &str, name: &str, dependency: &str| {
+        let deps = deps(target);
+        let (source, search) = (format!("{name}.rs"), format!("dependency={deps}"));
+        let dependency = format!("{}={deps}/lib{}", &dependency[..1], dependency);
+        let argv = [
+            rustc,
+            "--edition=2021",
+            "--crate-type=lib",
+            &source,
+            "--emit=metadata",
+            "--out-dir",
+            &deps,
+            "-L",
+            &search,
+        ];
+        outcomes(place, &[&argv[..], &["--extern", &dependency]].concat(), RUNS_MAX, &|run| {
+            run.env("LD_LIBRARY_PATH", &deps)
+        })
+    };
+    let made = |target: &str, name: &str| {
+        let file = place.path(format!("work/{target}/debug/deps/{name}"));
+        place.settle();
+        std::fs::File::open(file).and_then(|file| file.set_modified(std::time::UNIX_EPOCH)).expect("is changed");
+    };
+    for (target, source) in [("t1", "x"), ("t2", "y")] {
+        place.put(&format!("{target}/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55");
+        place.put(&format!("{target}/debug/deps/.keep"), "");
+        place.put(&format!("{source}.rs"), format!("pub fn {source}() -> String {{ a::m!().to_string() }}\n"));
+        larder_testkit::copy_program(place.path("work/libm.so"), format!("{}/libm.so", deps(target)));
+        made(target, "libm.so");
+        let first = compile(target, "a", "m.so");
+        assert_eq!(first.last().map(String::as_str), Some("hit"), "{first:?}");
+        assert!(target == "t1" || first == ["hit"], "{first:?}");
+        let argv = [rustc, "--edition=2021", "--crate-type=lib", "a.rs", "--emit=metadata", "--extern"];
+        let (named, to) = (format!("m={}/libm.so", deps(target)), format!("{}/liba.rmeta", deps(target)));
+        place.run(&[&argv[..], &[&named, "-o", &to]].concat()).run().ends(0);
+        made(target, "liba.rmeta");
+        let second = compile(target, source, "a.rmeta");
+        assert_eq!(second.last().map(String::as_str), Some("hit"), "{second:?}");
+        assert!(target == "t1" || second == ["miss", "hit"], "{second:?}");
+    }
+}
+
+/// `proc-macro-crate`, a library for macros, starts cargo to find the manifest of the workspace.
+#[test]
+fn a_macro_that_asks_cargo() {
+    let ask = "let cargo = std::env::var(\"CARGO\").expect(\"is set\"); let asks = [\"locate-project\", \"--workspace\", \
+               \"--message-format=plain\"]; std::process::Command::new(cargo).args(asks).output().expect(\"runs\").stdout.len()";
+    let Some(macros) = Macros::of(ask) else { return };
+    let manifest = "[package]\nname = \"x\"\nversion = \"0.1.0\"\n[lib]\npath = \"x.rs\"\n";
+    macros.place.put("Cargo.toml", manifest);
+    let cargo = macros.rustc.replace("bin/rustc", "bin/cargo");
+    if !std::path::Path::new(&cargo).is_file() {
+        eprintln!("skipped: the toolchain has no cargo");
+        return;
+    }
+    let served = |run: Run| run.env("CARGO", &cargo);
+    macros.check(&served, &served, &|| drop(macros.place.put("Cargo.toml", format!("{manifest}[workspace]\n"))));
+}
+
 /// A build script may compile something, as a probe. cargo puts the directory of the crates into its
 /// `LD_LIBRARY_PATH`.
 #[test]
@@ -328,43 +397,4 @@ fn a_probe_of_a_build_script() {
     // The loader would take this one.
     place.put("t/debug/deps/libz.so.1", "");
     assert_ne!(place.counted(with(place.larder(&argv))).1, "hit");
-}
-
-#[test]
-fn sessions_are_left_to_rustc() {
-    let Some(rustc) = rustc() else { return };
-    let place = Place::new();
-    place.put("x.rs", "pub fn f() -> u32 { 4 }\n");
-    let argv = [
-        &rustc[..],
-        "--crate-type=lib",
-        "--crate-name=x",
-        "x.rs",
-        "--emit=dep-info,metadata",
-        "-Cincremental=inc",
-        "--out-dir",
-        "out",
-    ];
-    let compile = || place.counted(place.larder(&argv)).1;
-    let forget = || {
-        for directory in ["inc", "out"] {
-            let _ = std::fs::remove_dir_all(place.path("work").join(directory));
-        }
-        std::fs::create_dir(place.path("work/out")).expect("makes");
-    };
-    for _ in 0..RUNS_MAX {
-        forget();
-        if compile() == "hit" {
-            break;
-        }
-    }
-    // A fresh directory is answered from the store, without a session. Then rustc makes one.
-    assert!(!place.path("work/inc").exists() && place.path("work/out/x.d").exists());
-    place.put("x.rs", "pub fn f() -> u32 { 5 }\n");
-    assert_eq!(compile(), "miss");
-    assert!(place.path("work/inc").exists());
-    place.put("x.rs", "pub fn f() -> u32 { 6 }\n");
-    assert_eq!(compile(), "bypass:session");
-    forget();
-    assert_eq!(compile(), "miss");
 }

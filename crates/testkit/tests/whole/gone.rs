@@ -26,6 +26,8 @@ fn what_is_above_the_place_moves_with_it() {
         "cd ..; cd src; cat in > out",
         "test -d \"${PWD%/*}\" && echo yes",
         "test -e \"${PWD%/*}/other\" || echo no",
+        "test in -nt .. && echo newer || echo older",
+        "test .. -nt in && test -d .. && echo newer",
     ];
     for script in scripts {
         let project = Project::of(&[("in", "1\n")]);
@@ -45,6 +47,18 @@ fn what_is_above_the_place_counts() {
     let other = |name: &str, text: &str| project.place.put(&format!("jobs/{name}/other"), text);
     other("5555", "here\n");
     assert_ne!(outcome(&project, "5555", &argv), "hit");
+    // Its mtime counts where it was compared. It is older than the file here.
+    let argv = ["sh", "-c", "test in -nt .. && echo newer || echo older"];
+    for (name, expected) in [("1", "miss"), ("22", "miss"), ("333", "hit")] {
+        assert_eq!(outcome(&project, name, &argv), expected, "{name}");
+    }
+    let made = |argv: &[&str]| project.place.run(argv).run().ends(0);
+    made(&["mkdir", "-p", "jobs/4444/src"]);
+    made(&["cp", "-a", "pristine/in", "jobs/4444/src/in"]);
+    made(&["touch", "-d", "@1000000000", "jobs/4444"]);
+    let work = project.place.path("work/jobs/4444/src");
+    assert_eq!(project.place.larder(&[&["run", "--"], &argv[..]].concat()).cwd(work).run().ends(0).stdout, "newer\n");
+    fs::remove_dir_all(project.place.path("work/jobs/4444")).expect("cannot remove the directory");
     // The directory that the first places shared keeps its path.
     let shared = format!("cat {}/note 2>/dev/null || echo none", project.place.path("work/jobs").display());
     let argv = ["sh", "-c", &shared];

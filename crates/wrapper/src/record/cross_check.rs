@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
+use larder_compiler::{Family, are_same_members, is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
 use larder_model::{
@@ -146,8 +146,8 @@ impl CrossCheck<'_> {
     }
 
     /// Returns the directories that moved with the root between the runs `now` and `before`. That
-    /// is so if both runs relied on the same of a directory at the same distance above the root,
-    /// and the directory is not above both roots.
+    /// is so if both runs relied on the same of a directory at the same distance above the root, also
+    /// if only its mtime was compared, and the directory is not above both roots.
     fn moving(&self, now: &ObservationSet, Alike { elsewhere, set, result }: &Alike) -> Vec<Vec<u8>> {
         let is_above_both = |encoded: &[u8]| {
             let Some(path) = self.request.roots.decoded_path(encoded) else { return true };
@@ -157,16 +157,15 @@ impl CrossCheck<'_> {
         let is_same = |a: &DirFacts, b: &DirFacts| {
             (a.path, a.links, &a.facts, &a.absent) == (b.path, b.links, &b.facts, &b.absent)
         };
-        let moves = |directory: &&DirFacts| {
-            !elsewhere
-                || set.directories.iter().any(|other| is_same(directory, other)) && !is_above_both(directory.path)
+        let is_as_before = |path: &[u8]| {
+            let mut facts = now.directories.iter().filter(|directory| directory.path == path);
+            let mut ages = now.ages.iter().filter(|age| age.path == path);
+            facts.all(|directory| set.directories.iter().any(|other| is_same(directory, other)))
+                && ages.all(|age| set.ages.iter().any(|other| other.path == age.path))
         };
-        now.directories
-            .iter()
-            .filter(|directory| is_above_root(directory.path))
-            .filter(moves)
-            .map(|directory| directory.path.to_vec())
-            .collect()
+        let paths = now.directories.iter().map(|directory| directory.path).chain(now.ages.iter().map(|age| age.path));
+        let moves = |path: &&[u8]| !elsewhere || is_as_before(path) && !is_above_both(path);
+        paths.filter(|path| is_above_root(path)).filter(moves).map(<[u8]>::to_vec).collect()
     }
 
     /// Returns true if the length of a root path may have reached the result. A script can compute
@@ -212,6 +211,7 @@ impl CrossCheck<'_> {
                     path if is_log(path) => self.rewrite_of_log(before, content2)?,
                     path if is_ninjas(path) => self.rewrite_of_ninjas(before, content, content2)?,
                     path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
+                    _ if self.request.family == Family::Rustc => self.rewrite_of_crate(before, content, content2)?,
                     path if is_config_status(path) => {
                         self.rewrite_by(&[Rewrite::ConfigStatus], before, content, content2)?
                     }
@@ -305,6 +305,18 @@ impl CrossCheck<'_> {
         (ninja_dependencies(&there)? == ninja_dependencies(&here)?).then_some(rewrite)
     }
 
+    /// Returns how an artifact of rustc is rewritten. Incremental compilation gives the members of a
+    /// library other names in each run.
+    fn rewrite_of_crate(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(before, old, new).or_else(|| {
+            let [there, here] = [old, new].map(|content| self.searched(content));
+            let (there, here) = (there?, here?);
+            let is_free = !holds_a_root(&here, &self.roots()) && !holds_a_root(&there, &before.origin);
+            let serves = is_free || before.origin == self.roots();
+            (serves && are_same_members(&there, &here)).then_some(Rewrite::None)
+        })
+    }
+
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         let rules = [
             Rewrite::Text,
@@ -319,12 +331,15 @@ impl CrossCheck<'_> {
 
     /// Returns the first of these rules by which the earlier content becomes the present one.
     fn rewrite_by(&self, rules: &[Rewrite], before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        if old == new && before.origin == self.roots() {
+            return Some(Rewrite::None);
+        }
         if old == new {
             let bytes = self.searched(new)?;
             // The content is equal in both checkouts although it holds a root path of one of them.
             // So it is not known how it would be in a third.
-            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
-            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
+            let names = holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (!names).then_some(Rewrite::None);
         }
         let here = self.searched(new)?;
         rules.iter().copied().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))

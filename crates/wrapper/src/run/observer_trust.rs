@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 
 use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, starts_others};
-use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
+use larder_lookup::{
+    Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key, unseen_path,
+};
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
 use larder_observe::{Access, AccessKind, Interest, Observed, RunModel, Sample, Start, identity_of};
@@ -74,14 +76,14 @@ impl<'a> ObserverTrust<'a> {
             let is_tool = content == self.request.action.tool || is_rustc && runs_code_of_builds(file_name(&path));
             tool_is_faulty |= missed && is_tool;
             let judgement = match missed {
-                true => self.disbelieved(&program_key(&content, self.place), ended_well),
+                true => self.disbelieved(&program_key(&content, self.request, self.place), ended_well),
                 false => self.believed(&content, &path, &verdict.unseen),
             };
             self.keep_of_program(&path, &content, &judgement);
         }
         for (path, content) in self.plugins(run) {
             let judgement = match tool_is_faulty || verdict.dropped {
-                true => self.disbelieved(&program_key(&content, self.place), ended_well),
+                true => self.disbelieved(&program_key(&content, self.request, self.place), ended_well),
                 false => Judgement::Believed(Vec::new()),
             };
             self.keep_of_program(&path, &content, &judgement);
@@ -145,7 +147,7 @@ impl<'a> ObserverTrust<'a> {
     /// one whose file is gone.
     fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, run: &RunModel, samples: &[Sample]) -> bool {
         let is_known = |(path, content): (&Vec<u8>, &Digest)| {
-            let judgement = self.recorder.judgement(&program_key(content, self.place));
+            let judgement = self.recorder.judgement(&program_key(content, self.request, self.place));
             judgement.is_some() || self.is_believed_by_name(path)
         };
         self.gone_unjudged(run, samples).is_some() || !programs.iter().all(is_known)
@@ -154,7 +156,7 @@ impl<'a> ObserverTrust<'a> {
     /// Stores the verdict for a program by its content. It is stored by its path as well if the
     /// command may have built the program.
     fn keep_of_program(&self, path: &[u8], content: &Digest, judgement: &Judgement) {
-        self.recorder.keep_judgement(&program_key(content, self.place), judgement);
+        self.recorder.keep_judgement(&program_key(content, self.request, self.place), judgement);
         if self.may_be_made(path) {
             self.recorder.keep_judgement(&made_program_key(self.request, path, self.place), judgement);
         }
@@ -205,7 +207,7 @@ impl<'a> ObserverTrust<'a> {
         let is_small = stat.as_ref().is_some_and(|stat| stat.size_bytes <= READ_BYTES_MAX);
         let read = || if is_small { self.stat_cache.content_of(path) } else { None };
         let content = stat.as_ref().and_then(|stat| self.stat_cache.content(stat)).or_else(read);
-        match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
+        match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.request, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
             Some(Judgement::Disbelieved) => Interest::Nothing,
             // One sample suffices, as for a compiler that is run by itself: its first run is
@@ -277,12 +279,16 @@ impl<'a> ObserverTrust<'a> {
     /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
     /// runs.
     fn believed(&self, content: &Digest, path: &[u8], unseen: &[Access]) -> Judgement {
-        let before = self.recorder.judgement(&program_key(content, self.place));
+        let before = self.recorder.judgement(&program_key(content, self.request, self.place));
         let mut all = match before {
             Some(Judgement::Believed(before)) => before,
             _ => Vec::new(),
         };
-        all.extend(unseen.iter().filter(|access| access.program == path).filter_map(unseen_look));
+        let look = |access: &Access| {
+            let path = unseen_path(&access.path, self.request, self.place);
+            Some(Unseen { path, way: way(access.kind)? })
+        };
+        all.extend(unseen.iter().filter(|access| access.program == path).filter_map(look));
         all.sort();
         all.dedup();
         if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
@@ -309,11 +315,16 @@ impl<'a> ObserverTrust<'a> {
             }
         }
         for (path, content) in self.of(run) {
-            let judgement = self.recorder.judgement(&program_key(&content, self.place));
+            let judgement = self.recorder.judgement(&program_key(&content, self.request, self.place));
             let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
                 Some(Judgement::Believed(unseen)) => {
-                    unseen.into_iter().for_each(|stat| merge(looks.entry(stat.path.clone()).or_default(), &stat));
+                    for stat in &unseen {
+                        let Some(path) = self.request.roots.decoded_path(&stat.path) else {
+                            return Err(self.doubt(Judgement::Again, path));
+                        };
+                        merge(looks.entry(path).or_default(), stat);
+                    }
                 }
                 None if self.is_believed_by_name(&path) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
@@ -321,7 +332,7 @@ impl<'a> ObserverTrust<'a> {
             }
         }
         for (path, content) in self.plugins(run) {
-            match self.recorder.judgement(&program_key(&content, self.place)) {
+            match self.recorder.judgement(&program_key(&content, self.request, self.place)) {
                 Some(Judgement::Believed(_)) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
                 _ => return Err(self.doubt(Judgement::Again, path)),
@@ -400,19 +411,16 @@ fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
     one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
 }
 
-fn unseen_look(access: &Access) -> Option<Unseen> {
-    let way = match access.kind {
-        AccessKind::Read => Way::Content,
-        AccessKind::Looked => Way::Kind,
-        AccessKind::Link => Way::Link,
-        AccessKind::Listed => Way::Listing,
-        AccessKind::Absent => Way::Absence,
-        AccessKind::Failed(errno) => Way::Error(errno as u32),
-        AccessKind::Made | AccessKind::Removed | AccessKind::Changed | AccessKind::Socket | AccessKind::Asked => {
-            return None;
-        }
-    };
-    Some(Unseen { path: access.path.clone(), way })
+fn way(kind: AccessKind) -> Option<Way> {
+    match kind {
+        AccessKind::Read => Some(Way::Content),
+        AccessKind::Looked => Some(Way::Kind),
+        AccessKind::Link => Some(Way::Link),
+        AccessKind::Listed => Some(Way::Listing),
+        AccessKind::Absent => Some(Way::Absence),
+        AccessKind::Failed(errno) => Some(Way::Error(errno as u32)),
+        AccessKind::Made | AccessKind::Removed | AccessKind::Changed | AccessKind::Socket | AccessKind::Asked => None,
+    }
 }
 
 fn merge(looked: &mut Looked, stat: &Unseen) {

@@ -203,6 +203,9 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
             let git = told.arguments.and_then(git::shows);
             Habit { git, clock_reads: u32::MAX, zone_reads: u32::MAX, sorts_names: true, lists_kinds: true, ..strict }
         }
+        Rule::Cargo if told.arguments.and_then(|arguments| arguments.first()) == Some(&&b"locate-project"[..]) => {
+            Habit { clock_reads: u32::MAX, random_reads: u32::MAX, ..strict }
+        }
         Rule::Ldconfig if told.arguments.is_some_and(|arguments| arguments.contains(&&b"-n"[..])) => strict,
         Rule::Diff if !told.may_have(shows_files) => strict,
         Rule::TemporaryNames => Habit { names_at_random: true, ..strict },

@@ -30,6 +30,8 @@ pub(super) enum Rule {
     Blind,
     /// Decides by mtimes what to do. `make` sorts the result of `$(wildcard)` since 4.3.
     Build,
+    /// `cargo locate-project` prints the path of a manifest. Some procedural macros run it.
+    Cargo,
     CMake,
     /// A part of gcc that no user starts.
     CompilerPart,
@@ -131,7 +133,7 @@ const PROGRAMS: &[Program] = programs! {
     "bison"               Blind          Told   _;
     "bsdtar"              _              _      Unpacks;
     "bzip2"               _              _      Unpacks;
-    "cargo"               _              Always _;
+    "cargo"               Cargo          Always _;
     "cat"                 Blind          _      _;
     "cc1"                 CompilerPart   _      _;
     "cc1obj"              CompilerPart   _      _;

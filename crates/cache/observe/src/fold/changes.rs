@@ -2,7 +2,7 @@
 //!
 //! Unaware of: the content of files.
 
-use larder_model::path::{file_name, parent};
+use larder_model::path::{file_name, parent, without_slashes};
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 use larder_sys::FileType;
 
@@ -80,6 +80,21 @@ impl<'t> Fold<'t> {
     fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == libc::ENOENT => {}
+            // What the command made there decides, and the type of what is at the new path.
+            (kind, libc::ENOTDIR | libc::EISDIR) if kind != EventKind::Symlink && self.is_made(e) => {
+                if !e.path2.is_empty() && !e.path2.ends_with(b"/") && self.paths.made(e.path2).is_none() {
+                    let looked = self.paths.touch(e.path2);
+                    (looked.kind, looked.link) = (true, true);
+                }
+            }
+            (EventKind::RemoveDirectory, libc::ENOTEMPTY) if self.is_made(e) => {}
+            // No file can be made with a slash at the end of its path.
+            (EventKind::MakeNode, libc::ENOENT) if e.path.ends_with(b"/") => {
+                self.paths.touch(without_slashes(e.path)).absent = true;
+            }
+            (EventKind::Link | EventKind::Symlink, libc::ENOENT) if e.path2.ends_with(b"/") => {
+                self.paths.touch(without_slashes(e.path2)).absent = true;
+            }
             // The command itself has renamed or removed what it had made there.
             (EventKind::Rename(_), libc::ENOENT) if self.paths.existed(e.path).is_some() => {}
             // The new path exists, so its directory does. So the old path does not exist.

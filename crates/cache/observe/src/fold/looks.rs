@@ -55,13 +55,14 @@ impl<'t> Fold<'t> {
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
-    /// Returns true if a compiler opens the pipe of the job server that make or cargo told it: by
-    /// the numbers of its descriptors (`--jobserver-auth=3,4`), or as `fifo:PATH`. It limits how
-    /// many threads work at a time.
+    /// Returns true if a program opens the pipe of the job server that make or cargo told it: by the
+    /// numbers of its descriptors (`--jobserver-auth=3,4`), or as `fifo:PATH`. It limits how many
+    /// threads and processes work at a time. rustc opens it, and so does cargo, which some procedural
+    /// macros start to find the manifest of the workspace.
     pub(super) fn is_job_server(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
         const FIFO: FileType = FileType::Other(0o01);
         let descriptor = [&b"/dev/fd/"[..], b"/proc/self/fd/"].iter().find_map(|at| e.path.strip_prefix(*at));
-        if descriptor.is_none() && e.file_type() != FIFO || !self.habit(e.pid, policy).runs_code_of_builds {
+        if descriptor.is_none() && e.file_type() != FIFO {
             return false;
         }
         let told =

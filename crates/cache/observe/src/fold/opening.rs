@@ -2,7 +2,7 @@
 //!
 //! Unaware of: what happens to a file after it was opened.
 
-use larder_model::path::{file_name, parent};
+use larder_model::path::{file_name, parent, without_slashes};
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 use larder_sys::FileType;
 
@@ -77,6 +77,13 @@ impl<'t> Fold<'t> {
                 }
             }
             libc::EEXIST if writes => self.paths.touch(e.path).kind = true,
+            // With a slash at its end no path can be created, and it does not matter what is there.
+            libc::EISDIR if flags.has(OpenFlags::CREATE) && e.path.ends_with(b"/") => {
+                if let Some(directory) = parent(without_slashes(e.path)) {
+                    self.paths.touch(directory).kind = true;
+                }
+            }
+            libc::EISDIR if writes => self.paths.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
             errno => self.paths.touch(e.path).failed = Some((1, errno as u32)),
         }

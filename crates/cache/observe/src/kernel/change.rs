@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::path::parent;
+use larder_model::path::{parent, without_slashes};
 use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
@@ -34,16 +34,19 @@ impl Watch {
                     self.drop_event(caller, DROP_UNSUPPORTED, b"linkat");
                     return Ok(());
                 };
-                let error = match error_of(&larder_sys::lstat(&path)) {
-                    0 => error_of_making(&path2),
-                    error => error,
+                let error = match larder_sys::lstat(&path) {
+                    Ok(old) => match error_of_making(&path2, false) {
+                        0 if old.kind == FileType::Directory => libc::EPERM,
+                        error => error,
+                    },
+                    old => error_of(&old),
                 };
                 self.changed(caller, Event { path, path2, error, ..bare(caller, EventKind::Link) }, None);
             }
             Call::Symlink(text, at) => {
                 let path = caller.text(call.arguments[usize::from(text)])?;
                 let Some(path2) = caller.path(call, at)? else { return Ok(()) };
-                let error = error_of_making(&path2);
+                let error = error_of_making(&path2, false);
                 let there = Some((path2.clone(), Expected::There));
                 self.changed(caller, Event { path, path2, error, ..bare(caller, EventKind::Symlink) }, there);
             }
@@ -86,7 +89,8 @@ impl Watch {
 
     fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let error = error_of(&larder_sys::lstat(&path).and_then(|stat| may_remove(&path, &stat, kind)));
+        let found = larder_sys::lstat(without_slashes(&path));
+        let error = error_of(&found.and_then(|stat| may_remove(&path, &stat, kind)));
         let gone = Some((path.clone(), Expected::Gone));
         self.changed(caller, Event { path, error, ..bare(caller, kind) }, gone);
         Ok(())
@@ -98,7 +102,7 @@ impl Watch {
             self.drop_event(caller, DROP_UNSUPPORTED, b"renameat2");
             return Ok(());
         }
-        let fresh = error_of(&larder_sys::lstat(&path2)) == libc::ENOENT;
+        let fresh = error_of(&larder_sys::lstat(without_slashes(&path2))) == libc::ENOENT;
         let error = match flags & RENAME_NOREPLACE != 0 && !fresh {
             true => libc::EEXIST,
             false => error_of(&may_rename(&path, &path2)),
@@ -111,7 +115,7 @@ impl Watch {
 
     fn make(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind, mode: u32) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let error = error_of_making(&path);
+        let error = error_of_making(&path, kind == EventKind::MakeDirectory);
         let there = Some((path.clone(), Expected::There));
         self.changed(caller, Event { path, error, extra: mode, ..bare(caller, kind) }, there);
         Ok(())
@@ -134,6 +138,7 @@ fn may_remove(path: &[u8], stat: &Stat, kind: EventKind) -> io::Result<()> {
     let directory = stat.kind == FileType::Directory;
     match kind {
         EventKind::Unlink if directory => return Err(refused(libc::EISDIR)),
+        EventKind::Unlink if path.ends_with(b"/") => return Err(refused(libc::ENOTDIR)),
         EventKind::RemoveDirectory if !directory => return Err(refused(libc::ENOTDIR)),
         EventKind::RemoveDirectory if has_names(path) => return Err(refused(libc::ENOTEMPTY)),
         _ => {}
@@ -146,17 +151,20 @@ fn has_names(path: &[u8]) -> bool {
 }
 
 fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
-    let stat = larder_sys::lstat(from)?;
+    let stat = larder_sys::lstat(without_slashes(from))?;
+    let directory = stat.kind == FileType::Directory;
+    if !directory && (from.ends_with(b"/") || to.ends_with(b"/")) {
+        return Err(refused(libc::ENOTDIR));
+    }
     may_make_in(from)?;
     may_make_in(to)?;
-    let directory = stat.kind == FileType::Directory;
-    match larder_sys::lstat(to) {
+    match larder_sys::lstat(without_slashes(to)) {
         Ok(old) if old.device != stat.device => Err(refused(libc::EXDEV)),
         Ok(old) if old.kind == FileType::Directory && !directory => Err(refused(libc::EISDIR)),
         Ok(old) if old.kind != FileType::Directory && directory => Err(refused(libc::ENOTDIR)),
         Ok(_) if directory && has_names(to) => Err(refused(libc::ENOTEMPTY)),
         Ok(_) => Ok(()),
-        Err(_) => match larder_sys::stat(parent(to).unwrap_or(b".")) {
+        Err(_) => match larder_sys::stat(parent(without_slashes(to)).unwrap_or(b".")) {
             Ok(place) if place.device != stat.device => Err(refused(libc::EXDEV)),
             place => place.map(drop),
         },

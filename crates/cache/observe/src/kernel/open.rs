@@ -134,6 +134,12 @@ fn found(path: &[u8], flags: i32) -> io::Result<Option<Stat>> {
     let error = |number| Err(io::Error::from_raw_os_error(number));
     let exclusive = has(libc::O_CREAT) && has(libc::O_EXCL);
     let path_only = has(libc::O_PATH);
+    if has(libc::O_CREAT) && !path_only && path.ends_with(b"/") {
+        // The kernel makes no file with such a name, whether or not the path exists.
+        let above = parent(without_slashes(path)).unwrap_or(path);
+        larder_sys::may_access(above, EXECUTE, true)?;
+        return error(libc::EISDIR);
+    }
     let looked = if has(libc::O_NOFOLLOW) || exclusive { larder_sys::lstat(path) } else { larder_sys::stat(path) };
     let stat = match looked {
         Err(missing) if has(libc::O_CREAT) && !path_only && error_number(&missing) == libc::ENOENT => {
@@ -174,10 +180,12 @@ pub(super) fn may_make_in(path: &[u8]) -> io::Result<()> {
     larder_sys::may_access(parent(without_slashes(path)).unwrap_or(path), WRITE | EXECUTE, true)
 }
 
-/// Returns the errno of a change that requires that `path` does not exist yet, or 0.
-pub(super) fn error_of_making(path: &[u8]) -> i32 {
-    match larder_sys::lstat(path) {
+/// Returns the errno of a change that requires that `path` does not exist yet, or 0. Only a directory
+/// can be made with a slash at the end of its path.
+pub(super) fn error_of_making(path: &[u8], is_directory: bool) -> i32 {
+    match larder_sys::lstat(without_slashes(path)) {
         Ok(_) => libc::EEXIST,
+        Err(missing) if error_number(&missing) == libc::ENOENT && path.ends_with(b"/") && !is_directory => libc::ENOENT,
         Err(missing) if error_number(&missing) == libc::ENOENT => error_of(&may_make_in(path)),
         Err(other) => error_number(&other),
     }

@@ -11,8 +11,8 @@ pub struct VerifiedInputs {
     pub(super) directories: BTreeMap<Vec<u8>, Directory>,
     pub(super) environment: Vec<(Vec<u8>, Option<Digest>)>,
     pub(super) twins: Vec<([Vec<u8>; 2], bool, bool)>,
-    /// Paths whose mtimes were compared, with their mtimes.
-    pub(super) ages: BTreeMap<Vec<u8>, i64>,
+    /// Paths whose mtimes were compared.
+    pub(super) ages: BTreeMap<Vec<u8>, OwnedAge>,
     pub(super) carried: Carried,
 }
 
@@ -32,6 +32,13 @@ pub(super) struct Directory {
     pub(super) unchanged: Option<Stat>,
     pub(super) facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
     pub(super) absent: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(super) struct OwnedAge {
+    pub(super) modified_ns: i64,
+    /// Its path in this place, if it is recorded by its distance from a root below it.
+    pub(super) above_root: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -65,14 +72,17 @@ impl VerifiedInputs {
         self.set_if(|encoded| moving.iter().any(|path| path == encoded))
     }
 
-    fn set_if(&self, moves: impl Fn(&[u8]) -> bool) -> ObservationSet<'_> {
+    fn set_if<'s>(&'s self, moves: impl Fn(&[u8]) -> bool) -> ObservationSet<'s> {
+        let as_recorded = |encoded: &'s Vec<u8>, above_root: &'s Option<Vec<u8>>| {
+            above_root.as_ref().filter(|_| !moves(encoded)).unwrap_or(encoded)
+        };
         let mut set = ObservationSet::default();
         let mut looked_at: Vec<(u64, u64)> = Vec::new();
         for (path, directory) in &self.directories {
             if directory.facts.is_empty() && directory.absent.is_empty() && !directory.wanted {
                 continue;
             }
-            let path = directory.above_root.as_ref().filter(|_| !moves(path)).unwrap_or(path);
+            let path = as_recorded(path, &directory.above_root);
             let links = match &directory.real {
                 _ if !directory.links_matter => Links::Any,
                 None => Links::None,
@@ -91,7 +101,8 @@ impl VerifiedInputs {
         for ([a, b], same_file, same_time) in &self.twins {
             set.twins.push(Twins { paths: [a, b], same_file: *same_file, same_time: *same_time });
         }
-        let mut ages: Vec<(&Vec<u8>, i64)> = self.ages.iter().map(|(path, modified_ns)| (path, *modified_ns)).collect();
+        let age = |(path, age): (&'s Vec<u8>, &'s OwnedAge)| (as_recorded(path, &age.above_root), age.modified_ns);
+        let mut ages: Vec<(&Vec<u8>, i64)> = self.ages.iter().map(age).collect();
         ages.sort_by_key(|(_, modified_ns)| *modified_ns);
         let mut before = None;
         for (path, modified_ns) in ages {

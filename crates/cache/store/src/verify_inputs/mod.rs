@@ -21,7 +21,7 @@ use larder_sys::{Dir, FileType, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
-use self::facts::{Directory, OwnedFact};
+use self::facts::{Directory, OwnedAge, OwnedFact};
 use crate::StatCache;
 use crate::current::{Listing, failure, listing, stat_in, status_of};
 use crate::git_index::is_index;
@@ -403,7 +403,9 @@ impl Walk<'_> {
         if modified_ns >= self.witness.started_ns {
             return refuse(Unrecorded::ComparesTimes, path);
         }
-        self.set.ages.insert(self.witness.roots.encoded_path(path), modified_ns);
+        let (encoded, is_above) = self.encoded_directory(path);
+        let above_root = is_above.then(|| path.to_vec());
+        self.set.ages.insert(encoded, OwnedAge { modified_ns, above_root });
         Ok(())
     }
 
@@ -497,17 +499,24 @@ impl Walk<'_> {
     }
 
     pub(super) fn entry(&mut self, directory: &[u8]) -> &mut Directory {
+        let (encoded, is_above) = self.encoded_directory(directory);
+        let entry = self.set.directories.entry(encoded).or_default();
+        if is_above && entry.above_root.is_none() {
+            entry.above_root = Some(directory.to_vec());
+        }
+        entry
+    }
+
+    /// Returns the path with its root replaced, or as its distance from a root below it. Returns true
+    /// for the latter.
+    fn encoded_directory(&self, directory: &[u8]) -> (Vec<u8>, bool) {
         let mut encoded = Vec::new();
         let InputVerifier { roots, recorded_above, .. } = self.witness;
         let is_above = recorded_above.is_some_and(|index| roots.encode_above(index, directory, &mut encoded));
         if !is_above {
             roots.encode_path(directory, &mut encoded);
         }
-        let entry = self.set.directories.entry(encoded).or_default();
-        if is_above && entry.above_root.is_none() {
-            entry.above_root = Some(directory.to_vec());
-        }
-        entry
+        (encoded, is_above)
     }
 
     /// Returns true if `name` in `directory` is the root, or a directory above it.
