@@ -8,10 +8,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
-    TIME_WORDS, compiled_names_other_processes, computes_search_paths, holds_own_process, is_build_tool,
-    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, lists_shell_variables, names_cmake_clocks,
-    names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_times_in_perl, own_process,
-    runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
+    TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
+    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
+    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status,
+    names_times_in_perl, own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks,
+    without_repeats,
 };
 use larder_model::path::file_name;
 use larder_model::{contains_any, is_in_word};
@@ -168,6 +169,8 @@ impl ScriptScan {
             hashes: holds(HASH_WORDS),
             perl_clocks: holds(PERL_CLOCK_WORDS),
             perl_hashes: holds(PERL_HASH_WORDS),
+            // A compressed text, such as a `.pyz`, may be code.
+            python_draws: draws_numbers(text) || hides_its_text(text),
             memory: holds(MEMORY_WORDS),
             dates_compared: false,
         };
@@ -307,6 +310,9 @@ fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
     for open in &run.opens {
         if open.flags.has(OpenFlags::READ) && !open.failed && open.is_regular && outside_the_system(open.path) {
             let running = run.opener(open);
+            if is_standard_library(running.program, open.path) {
+                continue;
+            }
             let program = file_name(running.program);
             let reader = match Language::of(program) {
                 _ if is_compiler_part(program) => Reader::Compiler,
