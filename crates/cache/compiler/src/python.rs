@@ -14,7 +14,8 @@ use memchr::memmem;
 pub fn is_standard_library(program: &[u8], path: &[u8]) -> bool {
     let of_program = || {
         let prefix = parent(program)?.strip_suffix(b"/bin")?;
-        let rest = path.strip_prefix(prefix)?.strip_prefix(b"/lib/")?;
+        let rest = path.strip_prefix(prefix)?;
+        let rest = rest.strip_prefix(b"/lib/").or_else(|| rest.strip_prefix(b"/lib64/"))?;
         let rest = rest.strip_prefix(file_name(program))?;
         Some(rest.is_empty() || rest.starts_with(b"/") && !contains_any(rest, &["/site-packages", "/dist-packages"]))
     };
@@ -51,6 +52,10 @@ pub fn reads_clock_at_import(source: &[u8]) -> bool {
 pub fn draws_numbers(text: &[u8]) -> bool {
     const FUNCTIONS: &[&str] = &["SystemRandom", "getrandom", "urandom", "uuid1", "uuid4"];
     const MODULES: &[&str] = &["random", "secrets"];
+    // An archive of modules, such as a `.pyz`. A first line for the kernel may precede it.
+    if contains(text, "PK\x03\x04") {
+        return true;
+    }
     if !contains_any(text, FUNCTIONS) && !contains_any(text, MODULES) {
         return false;
     }
@@ -120,6 +125,7 @@ mod tests {
             |path: &str, expect| assert_eq!(is_standard_library(b"/usr/bin/python3.11", path.as_bytes()), expect);
         check("/usr/lib/python3.11", true);
         check("/usr/lib/python3.11/logging/__init__.py", true);
+        check("/usr/lib64/python3.11/os.py", true);
         check("/usr/lib/python3.11/site-packages/x.py", false);
         check("/usr/lib/python3/dist-packages/x.py", false);
         check("/usr/lib/python3.110/x.py", false);
@@ -177,6 +183,7 @@ mod tests {
             "f(1, random)",
             "f(1, random, 2)",
             "xx\r\n\x06random",
+            "#!/usr/bin/python3\nPK\x03\x04",
         ] {
             assert!(draws_numbers(text.as_bytes()), "{text}");
         }

@@ -169,7 +169,7 @@ impl ScriptScan {
             hashes: holds(HASH_WORDS),
             perl_clocks: holds(PERL_CLOCK_WORDS),
             perl_hashes: holds(PERL_HASH_WORDS),
-            // A compressed text, such as a `.pyz`, may be code.
+            // A compressed text may be code.
             python_draws: draws_numbers(text) || hides_its_text(text),
             memory: holds(MEMORY_WORDS),
             dates_compared: false,

@@ -61,7 +61,7 @@ impl<'t> Fold<'t> {
 
     /// Handles the event after a Python looked at a directory. For each import, Python looks once at
     /// each directory of its search path, the first time twice more, and lists the directory if it
-    /// has changed. If the module is not there, Python looks into its standard library next. If the
+    /// has changed. If the module is not there, Python looks at the directory of its standard library next. If the
     /// module is there, Python looks at its source and opens the compiled code. A script that
     /// looks at the directory for its times does none of that right afterwards.
     pub(super) fn after_searching(&mut self, e: &Event<'t>, policy: &Policy) {
@@ -79,7 +79,7 @@ impl<'t> Fold<'t> {
                 *is_listed = true;
                 return;
             }
-            EventKind::Stat => (policy.is_standard_library)(program, e.path),
+            EventKind::Stat => e.file_type() == FileType::Directory && (policy.is_standard_library)(program, e.path),
             EventKind::Open(_) => is_below() && contains(e.path, "/__pycache__/"),
             _ => false,
         };

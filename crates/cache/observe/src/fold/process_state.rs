@@ -186,10 +186,12 @@ impl<'t> Processes<'t> {
         let source = self.state(source);
         let (is_guarded, clock, zone, random) =
             (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
+        let searched_before = source.searched_before.clone();
         let state = self.state(e.pid);
         state.earlier += 1;
         state.habit = None;
         (state.opened, state.imported) = (Vec::new(), 0);
+        state.searched_before = searched_before;
         state.is_guarded = is_guarded;
         (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
     }

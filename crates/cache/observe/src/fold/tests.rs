@@ -342,7 +342,8 @@ fn the_mode_of_a_directory_is_handed_on() {
 fn looks_at_directories_to_import() {
     let d = || event::Event { mode: 0o040_755, ..event(EventKind::Stat, "/w/d") };
     let list = || event(EventKind::List, "/w/d");
-    let library = || event(EventKind::Stat, "/usr/lib/python3.11");
+    let library = || event::Event { mode: 0o040_755, ..event(EventKind::Stat, "/usr/lib/python3.11") };
+    let its_file = || event(EventKind::Stat, "/usr/lib/python3.11/os.py");
     let source = || event(EventKind::Stat, "/w/d/x.py");
     let compiled = || failed(libc::ENOENT, open("/w/d/__pycache__/x.pyc", READ));
     let first = || vec![d(), d(), d(), list(), library()];
@@ -357,6 +358,7 @@ fn looks_at_directories_to_import() {
     check("a module that is there", vec![d(), d(), d(), list(), source(), source(), compiled()], false);
     check("the script", vec![d()], true);
     check("the script lists", vec![d(), list()], true);
+    check("the script looks at a module", [first(), vec![d(), list(), its_file()]].concat(), true);
     check("an archive", vec![d(), list(), source(), source(), open("/w/d/x.py", READ)], true);
     check("the script, then an import", [first(), vec![d(), d(), library()]].concat(), true);
     check("the script twice, then an import", [first(), vec![d(), d(), d(), list(), library()]].concat(), true);
