@@ -93,6 +93,9 @@ impl ScriptScan {
             told_to_shells(run).into_iter().for_each(&mut search);
             command.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
+            for (_, by) in read.iter().filter(|(path, by)| is_gone_python(path, by, run)) {
+                found.add(Named { python_draws: true, ..Named::default() }, by);
+            }
             let unpacked = if found.is_hidden { unpacked_and_gone(run) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
@@ -363,6 +366,18 @@ fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
         }
     }
     gone
+}
+
+/// Returns true for code that Python ran, by its extension or as an argument, and that is gone, so
+/// that it cannot be searched.
+fn is_gone_python(path: &[u8], by: &[Reader], run: &RunModel) -> bool {
+    let is_argument = |kept: &[u8]| {
+        arguments(kept).is_none_or(|mut words| words.any(|word| !word.is_empty() && path.ends_with(word)))
+    };
+    by.contains(&Reader::Script(Language::Python))
+        && larder_sys::lstat(path).is_err()
+        && ([&b".py"[..], b".pyc"].iter().any(|end| path.ends_with(end))
+            || run.starts.iter().any(|start| is_argument(start.arguments)))
 }
 
 /// Returns the scripts that programs outside of the system's packages passed to shells, which no
