@@ -80,6 +80,10 @@ fn uses_module(text: &[u8], module: &[u8]) -> bool {
         if is_letter(before.last()) || is_letter(rest.first()) {
             return false;
         }
+        // A method of an object that the text made elsewhere, as in `numbers.random()`.
+        if before.ends_with(b".") && rest.starts_with(b"(") {
+            return false;
+        }
         if rest.starts_with(b".") && is_letter(rest.get(1)) {
             return !is_seeded && !is_constant(rest, b".Random(");
         }
@@ -180,6 +184,8 @@ mod tests {
             "import random; print(random.choice('ab'))",
             "python3 -c 'from random import *; print(choice(x))'",
             "python3 -c 'import random as r'",
+            "from numpy.random import default_rng\ndefault_rng().random()",
+            "numpy.random.random()",
             "f(1, random)",
             "f(1, random, 2)",
             "xx\r\n\x06random",
@@ -195,6 +201,7 @@ mod tests {
             "random.seed(42)\nprint(random.choice('ab'))",
             "random.seed('x')\nrandom.shuffle(a)",
             "r = random.Random(7)\nr.choice('ab')",
+            "print(random.Random(7).random())",
             "randomise = uuid.uuid5(x, 'y')",
             "from tempfile import mkdtemp",
         ] {

@@ -55,8 +55,7 @@ pub(super) fn cases() -> Vec<Case> {
         python("temporary", "import tempfile,os\nf=tempfile.NamedTemporaryFile('w',delete=False); f.write('x'); f.close(); print(open(f.name).read()); os.unlink(f.name)\n")
             .twice().may_miss(),
         python("imports-that-draw", "import random, tempfile, secrets, multiprocessing, uuid\nprint(open('in').read())\n")
-            .file("in", "1\n").repeats().again().then("edited", put("in", "2\n")).then("edited, again", nothing()).again()
-            .back("back", put("in", "1\n")),
+            .file("in", "1\n").repeats().again().then("edited", put("in", "2\n")).then("edited, again", nothing()).again(),
         python("imports-that-read-the-clock", "import logging, concurrent.futures\nprint(open('in').read())\n")
             .file("in", "1\n").repeats().again().then("edited", put("in", "2\n")),
         python("imports-that-know-mtimes", "import zipfile, tarfile, shutil\nopen('out', 'w').write('x')\n").twice()
