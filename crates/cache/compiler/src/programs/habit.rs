@@ -383,6 +383,15 @@ mod tests {
     }
 
     #[test]
+    fn random_numbers_of_python() {
+        let compared = |arguments: &[&[u8]], named| of("python3.11", arguments, named).draws_are_compared;
+        assert!(compared(&[b"x.py"], Named::default()) && compared(&[b"-c", b"import random"], Named::default()));
+        assert!(!compared(&[b"x.py"], Named { python_draws: true, ..Named::default() }));
+        assert!(!compared(&[b"-c", b"import random; random.random()"], Named::default()));
+        assert!(!of("mygenerator", &[], Named::default()).draws_are_compared);
+    }
+
+    #[test]
     fn a_name_alone_is_no_probe() {
         for name in ["conftest", "cmTC_a2f27", "sanitycheckc.exe"] {
             let reads = |is_made_to_ask| habit(name.as_bytes(), Told { is_made_to_ask, ..Told::nothing() }).clock_reads;
