@@ -140,6 +140,8 @@ pub struct Habit {
     /// The random numbers are seeds of hash tables, whose order may be in the result. Two runs tell
     /// whether it is.
     pub seeds_are_compared: bool,
+    /// If it asks for more random numbers than that, two runs tell whether they are in the result.
+    pub draws_are_compared: bool,
     /// The order in which a directory lists its names does not affect its result, as for `ls`,
     /// which sorts.
     pub sorts_names: bool,
@@ -157,6 +159,8 @@ pub struct Habit {
     pub names_at_random: bool,
     /// It makes up names of temporary files as Python's `tempfile` does: [`is_name_of_tempfile`].
     pub names_as_tempfile: bool,
+    /// It is Python, which looks for modules in directories and runs their code.
+    pub imports: bool,
     /// It writes down numbers that differ in each place, such as inode numbers, only so that they
     /// can be compared.
     pub shows_numbers: bool,

@@ -27,6 +27,7 @@ mod own_process;
 mod parse;
 mod programs;
 mod provable;
+mod python;
 mod repeats;
 mod response;
 mod rust;
@@ -62,6 +63,7 @@ pub use programs::{
     runs_meson, runs_no_script, shows_what_it_searches, starts_others, unpacks,
 };
 pub use provable::depfile_plan;
+pub use python::{draws_numbers, is_standard_library, reads_clock_at_import, source_of_bytecode};
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
 pub use rust::{

@@ -406,6 +406,8 @@ named! {
     hashes
     /// A text contains one of [`PERL_HASH_WORDS`].
     perl_hashes
+    /// [`crate::draws_numbers`] returns true for a text.
+    python_draws
     /// A text contains one of [`MEMORY_WORDS`].
     memory
     /// A text that a compiler reads contains one of [`DATE_WORDS`].

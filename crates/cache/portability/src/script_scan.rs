@@ -8,10 +8,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
-    TIME_WORDS, compiled_names_other_processes, computes_search_paths, holds_own_process, is_build_tool,
-    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, lists_shell_variables, names_cmake_clocks,
-    names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_times_in_perl, own_process,
-    runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
+    TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
+    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
+    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status,
+    names_times_in_perl, own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks,
+    without_repeats,
 };
 use larder_model::path::file_name;
 use larder_model::{contains_any, is_in_word};
@@ -92,6 +93,9 @@ impl ScriptScan {
             told_to_shells(run).into_iter().for_each(&mut search);
             command.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
+            for (_, by) in read.iter().filter(|(path, by)| is_gone_python(path, by, run)) {
+                found.add(Named { python_draws: true, ..Named::default() }, by);
+            }
             let unpacked = if found.is_hidden { unpacked_and_gone(run) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
@@ -168,6 +172,8 @@ impl ScriptScan {
             hashes: holds(HASH_WORDS),
             perl_clocks: holds(PERL_CLOCK_WORDS),
             perl_hashes: holds(PERL_HASH_WORDS),
+            // A compressed text may be code.
+            python_draws: draws_numbers(text) || hides_its_text(text),
             memory: holds(MEMORY_WORDS),
             dates_compared: false,
         };
@@ -307,6 +313,9 @@ fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
     for open in &run.opens {
         if open.flags.has(OpenFlags::READ) && !open.failed && open.is_regular && outside_the_system(open.path) {
             let running = run.opener(open);
+            if is_standard_library(running.program, open.path) {
+                continue;
+            }
             let program = file_name(running.program);
             let reader = match Language::of(program) {
                 _ if is_compiler_part(program) => Reader::Compiler,
@@ -357,6 +366,18 @@ fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
         }
     }
     gone
+}
+
+/// Returns true for code that Python ran, by its extension or as an argument, and that is gone, so
+/// that it cannot be searched.
+fn is_gone_python(path: &[u8], by: &[Reader], run: &RunModel) -> bool {
+    let is_argument = |kept: &[u8]| {
+        arguments(kept).is_none_or(|mut words| words.any(|word| !word.is_empty() && path.ends_with(word)))
+    };
+    by.contains(&Reader::Script(Language::Python))
+        && larder_sys::lstat(path).is_err()
+        && ([&b".py"[..], b".pyc"].iter().any(|end| path.ends_with(end))
+            || run.starts.iter().any(|start| is_argument(start.arguments)))
 }
 
 /// Returns the scripts that programs outside of the system's packages passed to shells, which no

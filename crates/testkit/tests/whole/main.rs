@@ -11,6 +11,7 @@ mod ninja;
 mod notices;
 mod numbers;
 mod project;
+mod python;
 mod samples;
 mod scope;
 mod terminal;

@@ -4,7 +4,8 @@
 
 use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
-    matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
+    is_standard_library, matters_on_terminal_only, opens_output, replaces_output, rewrites_output, source_of_bytecode,
+    unlinks_output,
 };
 use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
@@ -167,6 +168,8 @@ impl Run<'_> {
             configures: &|program, kept| {
                 larder_observe::arguments(kept).is_some_and(|words| configures(program, &words.collect::<Vec<_>>()))
             },
+            is_standard_library: &is_standard_library,
+            reads_clock_at_import: &reads_clock_at_import,
             wrapper: &own_path(),
             before: &|opened| self.before.of(opened),
             real: &|path| real.of(path),
@@ -235,6 +238,15 @@ impl Run<'_> {
             _ => usual,
         }
     }
+}
+
+/// Returns true if Python code at `path` reads the clock once when it is imported, for
+/// [`Policy::reads_clock_at_import`].
+fn reads_clock_at_import(program: &[u8], path: &[u8]) -> bool {
+    const SOURCE_BYTES_MAX: u64 = 1 << 20;
+    let source = source_of_bytecode(path).filter(|source| is_standard_library(program, source));
+    let text = source.and_then(|source| larder_sys::read_at_most(&source, SOURCE_BYTES_MAX).ok().flatten());
+    text.is_some_and(|text| larder_compiler::reads_clock_at_import(&text))
 }
 
 /// Returns true if a text may name `directory` itself. A path that goes on below it does not, for

@@ -1,7 +1,7 @@
 //! Code generators: Python, bison, flex, protoc, and the files that they import and list.
 
 use crate::case::{Case, case};
-use crate::change::{all, nothing, put, rm, sh};
+use crate::change::{all, nothing, put, rm, sh, touch};
 
 const GEN: &str = "import mod, sys\nopen('out.c','w').write('int v=%d;\\n' % mod.VALUE)\n";
 const GRAMMAR: &str = "%token A\n%%\ns: A;\n%%\n";
@@ -54,6 +54,29 @@ pub(super) fn cases() -> Vec<Case> {
             .twice().over().may_miss().then("differs", put("out", "old\n")).then("is the same", put("out", "x\n")),
         python("temporary", "import tempfile,os\nf=tempfile.NamedTemporaryFile('w',delete=False); f.write('x'); f.close(); print(open(f.name).read()); os.unlink(f.name)\n")
             .twice().may_miss(),
+        python("imports-that-draw", "import random, tempfile, secrets, multiprocessing, uuid\nprint(open('in').read())\n")
+            .file("in", "1\n").repeats().again().then("edited", put("in", "2\n")).then("edited, again", nothing()).again(),
+        python("imports-that-read-the-clock", "import logging, concurrent.futures\nprint(open('in').read())\n")
+            .file("in", "1\n").repeats().again().then("edited", put("in", "2\n")),
+        python("imports-that-know-mtimes", "import zipfile, tarfile, shutil\nopen('out', 'w').write('x')\n").twice()
+            .then("directory newer", touch(".", 0)).then("directory older", touch(".", -9999)),
+        python("random-seeded", "import random\nrandom.seed(7)\nprint(random.choice('abcdefgh'), random.Random(8).random())\n")
+            .repeats().again(),
+        python("random-of-few", "import random\nprint(random.choice('ab'))\n").repeats().then("third", nothing())
+            .then("fourth", nothing()).varies(),
+        python("random-in-a-module", "import mod\nprint(mod.VALUE)\n").setup(put("mod.py", "from random import *\nVALUE = choice('ab')\n"))
+            .repeats().then("third", nothing()).then("fourth", nothing()).varies(),
+        python("random-number", "import secrets, uuid\nprint(uuid.uuid4(), secrets.token_hex())\n").repeats()
+            .then("third", nothing()).varies(),
+        python("random-of-the-library", "import email.utils\nprint(email.utils.make_msgid(domain='x'))\n").repeats()
+            .then("third", nothing()).varies(),
+        python("date-of-today", "import logging, datetime\nprint(datetime.date.today())\n").repeats()
+            .then("third", nothing()).never_hits(),
+        python("year-of-a-log", "import logging, sys\nlogging.basicConfig(format='%(asctime)s', datefmt='%Y', stream=sys.stdout)\nlogging.error('')\n")
+            .repeats().then("third", nothing()).never_hits(),
+        python("time-of-the-import", "import logging\nprint(logging._startTime)\n").repeats().then("third", nothing()).varies(),
+        python("mtime-of-its-directory", "import os, json\nm = os.stat('.').st_mtime\nimport xml\nprint(m)\n").cold()
+            .then("directory newer", touch(".", 0)).then("directory older", touch(".", -9999)).need_not_hit(),
         python("error", "import none\n").cold().then("appears", put("none.py", "print('now')\n")),
         python("exit", "import sys; sys.exit(5)\n").twice(),
         python("threads", "import threading\nt=threading.Thread(target=lambda: open('out','w').write(open('in').read())); t.start(); t.join()\n")
@@ -126,11 +149,11 @@ pub(super) fn cases() -> Vec<Case> {
             .then("output newer", all([put("out", "old\n")])),
         case("F/make-directory-by-run").file("Makefile", "out: in\n\tmkdir -p out; cp in out/x; touch out\n").file("in", "1\n")
             .any("make").cold().then("again", nothing()).then("there", put("out/x", "old\n")).again()
-            .then("older", crate::change::touch("out", -2 * crate::change::AGE_S)).then("older, again", nothing())
-            .then("newer", crate::change::touch("out", -5)),
+            .then("older", touch("out", -2 * crate::change::AGE_S)).then("older, again", nothing())
+            .then("newer", touch("out", -5)),
         case("F/make-of-directory-by-run").file("Makefile", "out: d\n\tls d > out\n").file("d/a", "").any("make").cold()
             .then("again", nothing()).then("there", put("out", "old\n"))
-            .then("directory newer", crate::change::touch("d", 0)).then("older", crate::change::touch("d", -9999)),
+            .then("directory newer", touch("d", 0)).then("older", touch("d", -9999)),
         case("F/git-describe").program("git")
             .setup(sh("git init -q .; git -c user.name=a -c user.email=b commit -q --allow-empty -m one"))
             .any("git log --format=%s").repeats()

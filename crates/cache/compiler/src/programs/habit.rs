@@ -12,6 +12,7 @@ use super::arguments::{
 use super::table::{self, Proc, Rule};
 use super::{git, is_compiler_part};
 use crate::names::{is_named, rewrites_output};
+use crate::python::draws_numbers;
 use crate::words::{AWK_WORDS, Named};
 
 /// Holds facts about a command that the names of its programs do not show.
@@ -67,6 +68,7 @@ fn strict(program: &[u8], told: &Told) -> Habit {
             Proc::Matters => false,
         },
         names_as_tempfile: rule == Rule::Python,
+        imports: rule == Rule::Python,
         ..Habit::default()
     }
 }
@@ -148,7 +150,16 @@ fn of_interpreter(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Opt
             let seed_reads = if (told.is_set)(b"PYTHONHASHSEED") { 0 } else { 1 };
             let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
             let times = interpreted(named, Times::Inputs);
-            Habit { times, clock_reads, zone_reads: 2, random_reads, seeds_are_compared: named.hashes, ..strict }
+            let draws = named.python_draws || told.may_have(draws_numbers);
+            Habit {
+                times,
+                clock_reads,
+                zone_reads: 2,
+                random_reads,
+                seeds_are_compared: named.hashes,
+                draws_are_compared: !draws,
+                ..strict
+            }
         }
         Rule::Perl if !named.perl_clocks => {
             // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
@@ -372,6 +383,15 @@ mod tests {
         assert_eq!((reads("troff", awk), reads("troff", roff)), (u32::MAX, 0));
         assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
         assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (0, 0));
+    }
+
+    #[test]
+    fn random_numbers_of_python() {
+        let compared = |arguments: &[&[u8]], named| of("python3.11", arguments, named).draws_are_compared;
+        assert!(compared(&[b"x.py"], Named::default()) && compared(&[b"-c", b"import random"], Named::default()));
+        assert!(!compared(&[b"x.py"], Named { python_draws: true, ..Named::default() }));
+        assert!(!compared(&[b"-c", b"import random; random.random()"], Named::default()));
+        assert!(!of("mygenerator", &[], Named::default()).draws_are_compared);
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //!
 //! Unaware of: what the mtime is compared with.
 
-use larder_model::{DirectoryTimes, Habit};
+use larder_model::{DirectoryTimes, Habit, Times, contains};
 use larder_sys::FileType;
 
-use super::process_state::LastLook;
-use super::{Event, Fold};
+use super::process_state::{LastLook, Searched};
+use super::{Event, Fold, Policy};
 use crate::event::{self, EventKind};
 
 impl<'t> Fold<'t> {
@@ -48,8 +48,57 @@ impl<'t> Fold<'t> {
         self.processes.state(e.pid).last_look = Some(LastLook { path: e.path, modified_ns, how, is_second });
     }
 
+    /// Notes a `stat` of a directory by a Python to which all times matter. It may be part of an
+    /// import, for which the times of directories do not count.
+    pub(super) fn note_search(&mut self, e: &Event<'t>) {
+        self.run.searches_modules = true;
+        let searched = &mut self.processes.state(e.pid).searched;
+        match searched {
+            Some(searched) => searched.looks += 1,
+            None => *searched = Some(Searched { path: e.path, looks: 1, is_listed: false }),
+        }
+    }
+
+    /// Handles the event after a Python looked at a directory. For each import, Python looks once at
+    /// each directory of its search path, the first time twice more, and lists the directory if it
+    /// has changed. If the module is not there, Python looks at the directory of its standard library next. If the
+    /// module is there, Python looks at its source and opens the compiled code. A script that
+    /// looks at the directory for its times does none of that right afterwards.
+    pub(super) fn after_searching(&mut self, e: &Event<'t>, policy: &Policy) {
+        if !self.run.searches_modules {
+            return;
+        }
+        let program = self.processes.runs(e.pid).program;
+        let state = self.processes.state(e.pid);
+        let Some(Searched { path, looks, is_listed }) = &mut state.searched else { return };
+        let is_below = || e.path.strip_prefix(*path).is_some_and(|rest| rest.starts_with(b"/"));
+        let imports = match e.kind {
+            EventKind::Stat if e.path == *path && e.error == 0 && !*is_listed => return,
+            EventKind::Stat if is_below() && e.path.ends_with(b".py") => return,
+            EventKind::List | EventKind::Open(_) if e.path == *path && e.error == 0 => {
+                *is_listed = true;
+                return;
+            }
+            EventKind::Stat => e.file_type() == FileType::Directory && (policy.is_standard_library)(program, e.path),
+            EventKind::Open(_) => is_below() && contains(e.path, "/__pycache__/"),
+            _ => false,
+        };
+        let is_first = *is_listed && !state.searched_before.contains(path);
+        let (path, is_search) = (*path, imports && (*looks == 1 || *looks == 3 && is_first));
+        if is_first {
+            state.searched_before.push(path);
+        }
+        state.searched = None;
+        if !is_search {
+            self.paths.touch(path).times = Times::Status;
+        }
+    }
+
     /// Handles the looks that were the last events of their processes.
     pub(super) fn finish_looks(&mut self) {
+        for path in self.processes.take_searched() {
+            self.paths.touch(path).times = Times::Status;
+        }
         for last in self.processes.take_last_looks() {
             if last.how == DirectoryTimes::UnlessListed || last.is_second {
                 self.compare_directory(last);

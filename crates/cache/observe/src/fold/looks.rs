@@ -239,6 +239,13 @@ impl<'t> Fold<'t> {
             event::REPORTED_STATUS => times.max(Times::Status),
             _ => times,
         };
+        let is_directory = kind == EventKind::Stat && e.file_type() == FileType::Directory;
+        let times = if times == Times::Status && is_directory && habit.imports {
+            self.note_search(e);
+            Times::Blind
+        } else {
+            times
+        };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
         if compares && matches!(kind, EventKind::Stat | EventKind::Lstat) {
             self.note_look(e, habit);

@@ -130,6 +130,7 @@ impl<'t> Fold<'t> {
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
         self.after_looking(e);
+        self.after_searching(e, policy);
         if self.uses_moved_aside(e) {
             self.refuse(Unrecorded::UpdatesFile, e.path);
         }

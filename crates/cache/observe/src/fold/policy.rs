@@ -36,6 +36,11 @@ pub struct Policy<'a> {
     /// Returns true for a program, with its arguments, that examines the machine for a build by
     /// making programs and running them. For example, `configure`.
     pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// Returns true for paths in the standard library of a Python, which is given by its path.
+    pub is_standard_library: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// Returns true for files with compiled code of the standard library of a Python that reads the
+    /// clock once when it is imported, and keeps the time to itself.
+    pub reads_clock_at_import: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// The path of the wrapper's own program. A nested wrapper reports what the results that it
     /// delivers rely on. Another program with the same file name does not.
     pub wrapper: &'a [u8],

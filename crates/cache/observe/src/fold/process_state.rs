@@ -24,6 +24,16 @@ pub(super) struct LastLook<'t> {
     pub(super) is_second: bool,
 }
 
+/// A directory at which Python looked, perhaps to import a module.
+#[derive(Clone, Copy)]
+pub(super) struct Searched<'t> {
+    pub(super) path: &'t [u8],
+    /// How often it looked there, without anything else in between.
+    pub(super) looks: u32,
+    /// It then listed the directory.
+    pub(super) is_listed: bool,
+}
+
 /// What is known of one process, by its pid.
 #[derive(Default)]
 pub(super) struct ProcessState<'t> {
@@ -61,9 +71,26 @@ pub(super) struct ProcessState<'t> {
     /// The files that the process opened for reading. The program that it executes next may inherit
     /// them.
     pub(super) opened: Vec<&'t [u8]>,
+    /// So many of `opened` are no modules, or the read of the clock by which they are imported was
+    /// seen.
+    imported: usize,
+    /// A directory that the process looked at, perhaps to import a module.
+    pub(super) searched: Option<Searched<'t>>,
+    /// Directories that the process has listed to import modules.
+    pub(super) searched_before: Vec<&'t [u8]>,
     /// Those of `opened` that were opened since the process last started another one. A shell that
     /// uses `vfork` opens files for its child.
     pub(super) opened_for_child: Vec<&'t [u8]>,
+}
+
+impl ProcessState<'_> {
+    /// Returns true if a read of the clock is that by which a module is imported: the process has
+    /// opened one for which `reads_clock` holds, and such a read was not seen since.
+    pub(super) fn imports_a_clock(&mut self, reads_clock: &dyn Fn(&[u8]) -> bool) -> bool {
+        let found = self.opened.iter().skip(self.imported).position(|path| reads_clock(path));
+        self.imported = found.map_or(self.opened.len(), |at| self.imported + at + 1);
+        found.is_some()
+    }
 }
 
 /// A process, by its pid and by how many processes had that pid before.
@@ -150,7 +177,7 @@ impl<'t> Processes<'t> {
         state.habit = None;
         state.runs_made = is_made;
         (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
-        state.is_guarded = false;
+        (state.is_guarded, state.imported) = (false, state.opened.len());
     }
 
     /// Updates a process that was forked. It goes on with what its parent's program has done.
@@ -159,10 +186,12 @@ impl<'t> Processes<'t> {
         let source = self.state(source);
         let (is_guarded, clock, zone, random) =
             (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
+        let searched_before = source.searched_before.clone();
         let state = self.state(e.pid);
         state.earlier += 1;
         state.habit = None;
-        state.opened = Vec::new();
+        (state.opened, state.imported) = (Vec::new(), 0);
+        state.searched_before = searched_before;
         state.is_guarded = is_guarded;
         (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
     }
@@ -201,6 +230,11 @@ impl<'t> Processes<'t> {
         let mut drawn: Vec<_> = drawn.collect();
         drawn.sort_unstable();
         drawn
+    }
+
+    /// Returns the directories at which processes looked last.
+    pub(super) fn take_searched(&mut self) -> Vec<&'t [u8]> {
+        self.states.values_mut().filter_map(|state| Some(state.searched.take()?.path)).collect()
     }
 
     /// Returns the looks that were the last events of their processes.

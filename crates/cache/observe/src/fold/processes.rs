@@ -142,32 +142,38 @@ impl<'t> Fold<'t> {
     /// Handles a read of the clock or of random numbers.
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
         let habit = self.habit(e.pid, policy);
-        let clock = e.kind == EventKind::Clock;
+        let (clock, zone) = (e.kind == EventKind::Clock, e.kind == EventKind::Clock && e.extra == LOCAL_TIME);
+        let program = self.processes.runs(e.pid).program;
         let process = self.processes.state(e.pid);
-        let (reads, allowed, why) = match e.kind {
-            EventKind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
-            _ if e.extra == LOCAL_TIME => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
-            _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
-        };
         // `mktemp` before coreutils 9.0 makes its names from the time.
         if habit.names_at_random {
             process.draws_a_name = true;
             return;
         }
+        // If nothing shows the time that a module keeps, two runs have the same result.
+        let may_be_imports = clock && !zone && habit.imports && process.clock_reads >= habit.clock_reads;
+        if may_be_imports && process.imports_a_clock(&|path| (policy.reads_clock_at_import)(program, path)) {
+            return self.run.depends_on_chance(program);
+        }
+        let (reads, allowed, why) = match e.kind {
+            EventKind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
+            _ if zone => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
+            _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
+        };
         // The vDSO draws a key once, and makes any number of random numbers from it without a
         // system call.
         let count = if !clock && e.extra == RANDOM_BY_VDSO { u32::MAX } else { 1 };
         *reads = reads.saturating_add(count);
-        let is_allowed = *reads <= allowed;
-        let program = self.processes.runs(e.pid).program;
-        if is_allowed {
+        if *reads <= allowed {
             if !clock && habit.seeds_are_compared {
                 self.run.depends_on_chance(program);
             }
             return;
         }
         match e.identity {
-            _ if !clock && policy.chance_is_compared => self.run.depends_on_chance(program),
+            _ if !clock && (policy.chance_is_compared || habit.draws_are_compared) => {
+                self.run.depends_on_chance(program);
+            }
             Some(output) if clock && habit.tells_time => {
                 self.run.times_told.push((program, output.file_id()));
             }

@@ -25,6 +25,8 @@ pub(super) struct RunState<'t> {
     pub(super) dates_count: bool,
     /// A program ran that compares mtimes of directories.
     pub(super) compares_directories: bool,
+    /// A Python ran to which all times matter.
+    pub(super) searches_modules: bool,
     /// Programs that read the clock, each with the file that standard output led to.
     pub(super) times_told: Vec<(&'t [u8], FileId)>,
     /// Inode numbers that a program may have written down.

@@ -42,11 +42,13 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
         variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
         is_compiler_part: &|program| [&b"as"[..], b"cc1", b"lld", b"mold"].contains(&program),
         wrapper: b"/opt/larder",
+        is_standard_library: &|_, path| path.starts_with(b"/usr/lib/python3."),
+        reads_clock_at_import: &|_, path| path.ends_with(b"/logging.pyc"),
         configures: &|program, _| program == b"configure",
         habit: &|program, told, origin| {
             let part =
                 origin == Origin::MadeToAsk || program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
-            let times = if program == b"find" { Times::Status } else { Times::Blind };
+            let times = if program == b"find" || told == b"zips" { Times::Status } else { Times::Blind };
             let times = if program == b"generator" { Times::Files } else { times };
             let times = if program == b"cp" { Times::Mode } else { times };
             Habit {
@@ -62,6 +64,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 tells_time: program == b"date",
                 random_reads: 0,
                 seeds_are_compared: false,
+                draws_are_compared: false,
                 sorts_names: part,
                 lists_kinds: program == b"make",
                 tunes_memory: part,
@@ -69,6 +72,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 git: None,
                 names_at_random: program == b"mktemp",
                 names_as_tempfile: false,
+                imports: program.starts_with(b"python3."),
                 shows_numbers: false,
                 tries_sockets: false,
                 reports: false,
@@ -254,6 +258,32 @@ fn a_name_may_be_made_from_the_time() {
     assert_eq!(refused("/b/program", &used), "clock");
 }
 
+/// A module of Python's standard library reads the clock when it is imported, and never again.
+#[test]
+fn an_import_reads_the_clock() {
+    const PYTHON: &str = "/usr/bin/python3.11";
+    let clock = || event(EventKind::Clock, "clock_gettime");
+    let logging = || open("/usr/lib/python3.11/logging.pyc", READ);
+    let other = || open("/usr/lib/python3.11/other.pyc", READ);
+    let check = |what: &str, events: Vec<event::Event>, refused: &str| {
+        let folded = folded(PYTHON, events);
+        assert_eq!(told(&folded).2, refused, "{what}");
+        assert!(folded.chance_program.is_some() || !refused.is_empty(), "{what}");
+    };
+    check("imported", vec![clock(), logging(), other(), clock()], "");
+    check("by the script", vec![clock(), logging(), clock(), clock()], "clock");
+    check("before the import", vec![clock(), clock(), logging()], "clock");
+    check("without the import", vec![clock(), other(), clock()], "clock");
+    check("imported again", vec![clock(), logging(), clock(), logging(), clock()], "");
+    let child = |e: event::Event| event::Event { pid: PID + 1, ..e };
+    let forked = || event::Event { extra: PID, ..child(event(EventKind::Forked, "")) };
+    check("a child, after the import", vec![clock(), logging(), clock(), forked(), child(clock())], "clock");
+    check("a child imports", vec![clock(), forked(), child(logging()), child(clock())], "");
+    let started = event(EventKind::Start, PYTHON);
+    let exec = event(EventKind::Exec, PYTHON);
+    check("another program", vec![clock(), logging(), exec, started, clock(), clock()], "clock");
+}
+
 #[test]
 fn libc_asks_for_random_numbers_itself() {
     let draws = |extra| event::Event { extra, ..event(EventKind::Random, "getrandom") };
@@ -305,6 +335,35 @@ fn the_mode_of_a_directory_is_handed_on() {
     assert_eq!(times("/b/sh", 0o777), Some(Times::Blind));
     assert_eq!(times("/b/sh", 0o755), Some(Times::Mode));
     assert_eq!(times("/b/cp", 0o777), Some(Times::Mode));
+}
+
+/// Python looks at a directory to find a module. A script that does so uses all that `stat` says.
+#[test]
+fn looks_at_directories_to_import() {
+    let d = || event::Event { mode: 0o040_755, ..event(EventKind::Stat, "/w/d") };
+    let list = || event(EventKind::List, "/w/d");
+    let library = || event::Event { mode: 0o040_755, ..event(EventKind::Stat, "/usr/lib/python3.11") };
+    let its_file = || event(EventKind::Stat, "/usr/lib/python3.11/os.py");
+    let source = || event(EventKind::Stat, "/w/d/x.py");
+    let compiled = || failed(libc::ENOENT, open("/w/d/__pycache__/x.pyc", READ));
+    let first = || vec![d(), d(), d(), list(), library()];
+    let check = |what: &str, events: Vec<event::Event>, counts: bool| {
+        let began = event::Event { path2: "zips".into(), ..event(EventKind::Start, "/b/python3.11") };
+        let seen = folded("/b/python3.11", [vec![began], events].concat()).seen;
+        let (_, looked) = seen.looked.iter().find(|(path, _)| path == b"/w/d").expect("not looked at");
+        assert_eq!(looked.times == Times::Status, counts, "{what}");
+    };
+    check("first import", first(), false);
+    check("imports", [first(), vec![d(), library(), d(), list(), library()]].concat(), false);
+    check("a module that is there", vec![d(), d(), d(), list(), source(), source(), compiled()], false);
+    check("the script", vec![d()], true);
+    check("the script lists", vec![d(), list()], true);
+    check("the script looks at a module", [first(), vec![d(), list(), its_file()]].concat(), true);
+    check("an archive", vec![d(), list(), source(), source(), open("/w/d/x.py", READ)], true);
+    check("the script, then an import", [first(), vec![d(), d(), library()]].concat(), true);
+    check("the script twice, then an import", [first(), vec![d(), d(), d(), list(), library()]].concat(), true);
+    check("the script, then the first import", [vec![d()], first()].concat(), true);
+    check("by lstat", vec![event::Event { kind: EventKind::Lstat, ..d() }, library()], true);
 }
 
 #[test]
