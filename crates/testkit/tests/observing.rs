@@ -205,3 +205,88 @@ fn descriptors_are_closed_while_children_end() {
         assert_eq!(counted(&place), plain);
     }
 }
+
+/// Calls that a kernel refuses in most cases, as the checks of gnulib make them. `w/f` is a file, `w/l`
+/// a link to it, `w/d` a directory, `w/n` a directory with a file in it, `w/ld` a link to `w/d`, and
+/// `w/dang` a link to nothing.
+const ODD_CALLS: &[&str] = &[
+    "unlink(\"w/f/\")",
+    "unlink(\"w/d\")",
+    "unlink(\"w/ld/\")",
+    "unlink(\"\")",
+    "rmdir(\"w/f\")",
+    "rmdir(\"w/d/\")",
+    "rmdir(\"w/ld/\")",
+    "rmdir(\"w/n\")",
+    "rmdir(\"w/d/.\")",
+    "rename(\"w/d/.\", \"w/e\")",
+    "rename(\"w/f/\", \"w/g\")",
+    "rename(\"w/f\", \"w/g/\")",
+    "rename(\"w/f\", \"w/d\")",
+    "rename(\"w/d\", \"w/f\")",
+    "rename(\"w/d\", \"w/n\")",
+    "rename(\"w/ld/\", \"w/e\")",
+    "rename(\"w/missing\", \"w/f\")",
+    "link(\"w/f/\", \"w/g\")",
+    "link(\"w/f\", \"w/g/\")",
+    "link(\"w/f\", \"w/l\")",
+    "link(\"w/d\", \"w/h\")",
+    "symlink(\"x\", \"w/s/\")",
+    "symlink(\"x\", \"w/f\")",
+    "mkdir(\"w/s/\", 0755)",
+    "mkdir(\"w/f\", 0755)",
+    "mkdir(\"w/dang/\", 0755)",
+    "mkdir(\"w/.\", 0755)",
+    "mknod(\"w/x/\", S_IFREG | 0644, 0)",
+    "mkfifo(\"w/x/\", 0644)",
+    "open(\"w/new/\", O_CREAT, 0600)",
+    "open(\"w/d/\", O_CREAT, 0600)",
+    "open(\"w/d\", O_RDONLY | O_CREAT, 0600)",
+    "open(\"w/d\", O_WRONLY)",
+    "open(\"w/l/\", O_RDONLY)",
+    "open(\"w/dang/\", O_RDONLY)",
+    "open(\"w/dang\", O_CREAT | O_EXCL | O_WRONLY, 0600)",
+    "open(\"w/f\", O_RDONLY | O_DIRECTORY)",
+    "open(\"w/l\", O_RDONLY | O_NOFOLLOW)",
+    "open(\"\", O_RDONLY)",
+    "stat(\"w/f/\", &status)",
+    "lstat(\"w/ld/\", &status)",
+    "readlink(\"w/l/\", buffer, 9)",
+    "readlink(\"w/ld/\", buffer, 9)",
+    "access(\"w/f/\", F_OK)",
+    "chmod(\"w/f/\", 0600)",
+    "truncate(\"w/f/\", 0)",
+];
+
+#[test]
+fn both_observers_foresee_what_the_kernel_refuses() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let cases: String =
+        ODD_CALLS.iter().enumerate().map(|(at, call)| format!("case {at}: r = {call}; break;\n")).collect();
+    let source = format!(
+        "#include <errno.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/stat.h>\n\
+         #include <unistd.h>\nint main(int n, char **v) {{\n  int r = 0; struct stat status; char buffer[9];\n  (void)n;\n\
+         mkdir(\"w\", 0755); close(open(\"w/f\", O_CREAT | O_WRONLY, 0644)); r |= symlink(\"f\", \"w/l\");\n\
+         mkdir(\"w/d\", 0755); mkdir(\"w/n\", 0755); close(open(\"w/n/f\", O_CREAT | O_WRONLY, 0644));\n\
+         r |= symlink(\"d\", \"w/ld\") | symlink(\"missing\", \"w/dang\"); errno = 0;\n\
+         switch (atoi(v[1])) {{\n{cases}}}\n  printf(\"%d %d\\n\", r, errno); return 0;\n}}\n"
+    );
+    let built = place("");
+    built.put("odd.c", source);
+    built.run(&["gcc", "-w", "odd.c", "-o", "odd"]).run().ends(0);
+    for (at, call) in ODD_CALLS.iter().enumerate() {
+        let place = Place::new();
+        larder_testkit::copy_program(built.path("work/odd"), place.path("work/odd"));
+        place.settle();
+        let number = at.to_string();
+        let plain = place.run(&["./odd", &number]).run().quiet();
+        let mut outcomes = Vec::new();
+        for _ in 0..2 {
+            std::fs::remove_dir_all(place.path("work/w")).expect("cannot remove the directory");
+            let (ran, outcome) = place.counted(place.larder(&["run", "--", "sh", "-c", &format!("./odd {at}; :")]));
+            assert_eq!((ran.stdout.as_str(), ran.code), (plain.as_str(), Some(0)), "{call}: {ran:?}");
+            outcomes.push(outcome);
+        }
+        assert_eq!(outcomes, ["miss", "hit"], "{call}: {plain}");
+    }
+}

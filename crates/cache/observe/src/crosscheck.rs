@@ -57,6 +57,8 @@ const LIBRARYS_OWN: &[&[u8]] = &[b"/proc/self/exe", b"/proc/self/fd/", b"/proc/s
 /// Files that libc reads to find the stack of a thread (`pthread_getattr_np`). What they hold are
 /// addresses that the kernel chose at random, which no observer sees anyway.
 const OF_THREADS: &[&[u8]] = &[b"/proc/self/maps"];
+/// A file could not be created because its path is that of a directory.
+const NOT_CREATED: AccessKind = AccessKind::Failed(libc::EISDIR);
 /// A file that is always empty, so accesses to it do not matter.
 const NOTHING: &[u8] = b"/dev/null";
 
@@ -332,12 +334,18 @@ impl<'t> Facts<'t> {
             false => [*program, EXECUTED].iter().any(|by| self.all.contains(&(*by, path.clone(), what))),
         };
         let also: &[AccessKind] = match what {
-            AccessKind::Looked => {
-                &[AccessKind::Read, AccessKind::Listed, AccessKind::Made, AccessKind::Removed, AccessKind::Changed]
-            }
+            AccessKind::Looked => &[
+                AccessKind::Read,
+                AccessKind::Listed,
+                AccessKind::Made,
+                AccessKind::Removed,
+                AccessKind::Changed,
+                NOT_CREATED,
+            ],
             AccessKind::Read => &[AccessKind::Made],
-            AccessKind::Absent => &[AccessKind::Made],
-            AccessKind::Link => &[AccessKind::Removed, AccessKind::Made],
+            // The library looks at a path before the call that creates it, which may fail.
+            AccessKind::Absent => &[AccessKind::Made, AccessKind::Changed, NOT_CREATED],
+            AccessKind::Link => &[AccessKind::Removed, AccessKind::Made, AccessKind::Changed],
             // A directory was opened to be listed, but was not listed.
             AccessKind::Listed => &[AccessKind::Looked],
             _ => &[],
@@ -419,10 +427,10 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, A
         EventKind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), AccessKind::Link)],
         EventKind::Symlink | EventKind::Link if e.error == 0 => vec![(e.path2.to_vec(), AccessKind::Made)],
         EventKind::MakeDirectory | EventKind::MakeNode => looked(AccessKind::Made),
-        EventKind::Rename(_)
-        | EventKind::Symlink
-        | EventKind::Link
-        | EventKind::ChangeMode
+        EventKind::Rename(_) | EventKind::Symlink | EventKind::Link => {
+            vec![(e.path.to_vec(), AccessKind::Changed), (e.path2.to_vec(), AccessKind::Changed)]
+        }
+        EventKind::ChangeMode
         | EventKind::Truncate
         | EventKind::SetTimes
         | EventKind::ChangeOwner

@@ -4,6 +4,14 @@ use larder_testkit::Place;
 
 use crate::{Macros, RUNS_MAX, rustc};
 
+/// Removes the sessions, and what was compiled.
+fn forget(place: &Place) {
+    for directory in ["inc", "out"] {
+        let _ = std::fs::remove_dir_all(place.path("work").join(directory));
+    }
+    std::fs::create_dir(place.path("work/out")).expect("makes");
+}
+
 #[test]
 fn sessions_are_left_to_rustc() {
     let Some(rustc) = rustc() else { return };
@@ -20,14 +28,8 @@ fn sessions_are_left_to_rustc() {
         "out",
     ];
     let compile = || place.counted(place.larder(&argv)).1;
-    let forget = || {
-        for directory in ["inc", "out"] {
-            let _ = std::fs::remove_dir_all(place.path("work").join(directory));
-        }
-        std::fs::create_dir(place.path("work/out")).expect("makes");
-    };
     for _ in 0..RUNS_MAX {
-        forget();
+        forget(&place);
         if compile() == "hit" {
             break;
         }
@@ -39,7 +41,7 @@ fn sessions_are_left_to_rustc() {
     assert!(place.path("work/inc").exists());
     place.put("x.rs", "pub fn f() -> u32 { 6 }\n");
     assert_eq!(compile(), "bypass:session");
-    forget();
+    forget(&place);
     assert_eq!(compile(), "miss");
 }
 
@@ -48,14 +50,13 @@ fn sessions_are_left_to_rustc() {
 fn a_macro_that_draws_random_numbers() {
     let Some(macros) = Macros::of("std::collections::HashMap::from([(1, 2)]).len()") else { return };
     let place = &macros.place;
-    let argv = [&macros.argv()[..], &["-Cincremental=inc"]].concat();
+    let argv = [&macros.argv()[..], &["-Cincremental=inc", "--out-dir", "out"]].concat();
     let mut libraries = Vec::new();
     let mut compile = || {
-        let _ = std::fs::remove_dir_all(place.path("work/inc"));
-        place.remove(&["libx.rlib", "libx.rmeta"]);
+        forget(place);
         let (ran, outcome) = place.counted(place.larder(&argv));
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        let library = place.read("libx.rlib");
+        let library = place.read("out/libx.rlib");
         let is_known = libraries.contains(&library);
         libraries.push(library);
         (outcome, is_known)

@@ -87,7 +87,9 @@ impl<'t> Fold<'t> {
                     (looked.kind, looked.link) = (true, true);
                 }
             }
-            (EventKind::RemoveDirectory, libc::ENOTEMPTY) if self.is_made(e) => {}
+            (EventKind::RemoveDirectory, libc::ENOTEMPTY) | (EventKind::MakeDirectory, libc::EEXIST)
+                if self.is_made(e) => {}
+            (EventKind::Link, libc::EPERM) if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
             // No file can be made with a slash at the end of its path.
             (EventKind::MakeNode, libc::ENOENT) if e.path.ends_with(b"/") => {
                 self.paths.touch(without_slashes(e.path)).absent = true;

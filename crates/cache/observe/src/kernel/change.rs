@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::path::{parent, without_slashes};
+use larder_model::path::{file_name, parent, without_slashes};
 use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
@@ -90,7 +90,11 @@ impl Watch {
     fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let found = larder_sys::lstat(without_slashes(&path));
-        let error = error_of(&found.and_then(|stat| may_remove(&path, &stat, kind)));
+        let error = match (file_name(without_slashes(&path)), kind) {
+            (b".", EventKind::RemoveDirectory) => libc::EINVAL,
+            (b"..", EventKind::RemoveDirectory) => libc::ENOTEMPTY,
+            _ => error_of(&found.and_then(|stat| may_remove(&path, &stat, kind))),
+        };
         let gone = Some((path.clone(), Expected::Gone));
         self.changed(caller, Event { path, error, ..bare(caller, kind) }, gone);
         Ok(())
@@ -151,6 +155,9 @@ fn has_names(path: &[u8]) -> bool {
 }
 
 fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
+    if [from, to].iter().any(|path| matches!(file_name(without_slashes(path)), b"." | b"..")) {
+        return Err(refused(libc::EBUSY));
+    }
     let stat = larder_sys::lstat(without_slashes(from))?;
     let directory = stat.kind == FileType::Directory;
     if !directory && (from.ends_with(b"/") || to.ends_with(b"/")) {
