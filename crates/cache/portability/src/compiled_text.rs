@@ -8,17 +8,19 @@
 //! to types without a name depend on columns. So the lines of a header that are compiled count as
 //! well, with comments replaced by blanks. Directives do not count, because their effect is in the
 //! text. But a compiler that warns about indentation sees that something is between two lines. A
-//! word that comes from a macro has the column of the macro's name.
+//! word that comes from a macro has the column of the macro's name. A macro whose expansion has its
+//! own name, such as `#define f(x) f(x)`, leaves no trace in the text, but compilers warn less about
+//! words from a macro. So definitions of names that are in the text count as well.
 //!
 //! A pragma is in the text as it is written. So it is refused if the compiler may expand macros in
 //! it, or if it has an effect on the preprocessor only in a compile.
 //!
 //! Unaware of: which headers have changed, and how the text was made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use larder_model::path::{absolute, file_name};
-use larder_model::{Digest, Roots, Writer, contains, contains_any, is_in_word};
+use larder_model::{Digest, Roots, Writer, contains, contains_any, is_in_word, leading_word};
 
 use crate::facts::whole;
 use crate::pragmas::Pragma;
@@ -47,18 +49,43 @@ pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Optio
     let shown = shown_lines(text, headers, reading)?;
     let mut w = Writer::default();
     w.bytes(&reading.roots.encode_text(text));
-    for (header, lines) in headers.iter().zip(&shown) {
+    let sources = headers.iter().map(|header| whole(&header.path)).collect::<Option<Vec<_>>>()?;
+    for definition in definitions_of_words(text, &sources) {
+        w.bytes(definition);
+    }
+    for ((header, lines), source) in headers.iter().zip(&shown).zip(sources) {
         // Nothing of the header is left in the text, for example if it only defines macros.
         if lines.is_empty() {
             continue;
         }
-        let source = whole(&header.path)?;
         let placed = placed_lines(&source, lines);
         w.bytes(&header.encoded);
         w.u8(placed.is_some().into());
         w.bytes(&reading.roots.encode_text(&placed.unwrap_or(source)));
     }
     Some(Digest::of(&w.bytes))
+}
+
+/// Returns the definitions of macros in these sources whose names are words of the text.
+fn definitions_of_words<'s>(text: &[u8], sources: &'s [Vec<u8>]) -> Vec<&'s [u8]> {
+    let lines = sources.iter().flat_map(|source| source.split(|&byte| byte == b'\n'));
+    let mut definitions: Vec<(&[u8], &[u8])> = lines.filter_map(|line| Some((defined_name(line)?, line))).collect();
+    let names: HashSet<&[u8]> = definitions.iter().map(|(name, _)| *name).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let words = text.split(|&byte| !is_in_word(byte));
+    let used: HashSet<&[u8]> = words.filter_map(|word| names.get(word).copied()).collect();
+    definitions.retain(|(name, _)| used.contains(name));
+    definitions.into_iter().map(|(_, line)| line.trim_ascii()).collect()
+}
+
+/// Returns the name of the macro that a line defines.
+fn defined_name(line: &[u8]) -> Option<&[u8]> {
+    let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
+    let definition = directive.strip_prefix(b"define")?;
+    let name = leading_word(definition.trim_ascii_start());
+    (definition.first().is_some_and(u8::is_ascii_whitespace) && !name.is_empty()).then_some(name)
 }
 
 /// Returns for each header the numbers of its lines that are in the text, in ascending order.
@@ -405,10 +432,12 @@ mod tests {
         assert_ne!(of(text), first);
         write("c.h", "int x; // a\n");
         assert_eq!(of(text), first);
-        let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = A;\n";
+        let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = 1;\n";
         let of_macros = of(by_macro);
         write("c.h", "#define A  1\n");
         assert_eq!(of(by_macro), of_macros);
+        write("c.h", "#define x x\n");
+        assert_ne!(of(by_macro), of_macros, "a word of the text comes from a macro");
         assert_eq!(of("# 1 \"x.c\"\nint x;\n"), None, "the header has no marker");
         assert_eq!(of("# 1 \"x.c\"\n# 1 \"c.h\"\nint x;\n"), None, "it is not included");
         assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n"), None, "it is another file");

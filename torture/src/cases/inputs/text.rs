@@ -192,6 +192,10 @@ pub(super) fn cases() -> Vec<Case> {
             "#define E (a == 1)\nstatic int f(int a){ if (E) return 1; return 0; } // b\n",
             "#define F (a == 1)\nstatic int f(int a){ if ((a == 1)) return 1; return 0; } // b\n",
         ]).both(),
+        counts("macro-of-its-own-name", plain, "#include \"c.h\"\nint a(int b){ b = b; return b; }\n",
+            ["#define b b\n#define S 1\n", "#define b b\n#define S 2\n", "#define S 2\n"]).both(),
+        counts("function-macro-of-its-own-name", "cc -g -gdwarf-4 -c x.c -o x.o", "#include \"c.h\"\nint f(int); int a(int b){ return f(b/3); }\n",
+            ["#define f(x) f(x)\n#define S 1\n", "#define f(x) f(x)\n#define S 2\n", "#define S 2\n"]).both(),
         counts("directive-in-indented-lines", plain, STAMPED_C, [
             "static int f(int a){\n    if (a)\n        a++;\n#if S == 1\n#endif\n        a++;\n    return a;\n}\n",
             "static int f(int a){\n    if (a)\n        a++;\n#if S == 2\n#endif\n        a++;\n    return a;\n}\n",
