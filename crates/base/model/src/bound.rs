@@ -60,7 +60,8 @@ pub struct Shared<'r> {
     /// The directories that both begin with, such as `/home/me`, or empty.
     pub start: &'r [u8],
     /// How many names follow in each, or 0 if the numbers differ. If they are equal, the start may
-    /// be the directory at this distance above the path, which is another one elsewhere.
+    /// be the directory at this distance above the path, which is another one elsewhere. And a
+    /// relative path such as `../../usr` may lead to the start.
     pub names_below: usize,
     /// The names that both end with, such as `project/src`, or empty.
     pub end: &'r [u8],
@@ -79,20 +80,22 @@ impl<'r> Shared<'r> {
         let start = (0..one.len()).rev().filter(cuts).find(starts).unwrap_or(0);
         let end = (0..one.len()).filter(cuts).find(ends).map_or(one.len(), |at| at + 1);
         let names_below = names(&one[start..]);
-        let is_as_deep = start > 0 && names(&other[start..]) == names_below;
+        let is_as_deep = names(&other[start..]) == names_below;
         Shared { start: &one[..start], names_below: if is_as_deep { names_below } else { 0 }, end: &one[end..] }
     }
 
     fn is_of(&self, path: &[u8]) -> bool {
         let is_as_deep = |rest: &[u8]| self.names_below == 0 || names(rest) == self.names_below;
-        let has_start = path.strip_prefix(self.start).is_some_and(|rest| rest.starts_with(b"/") && is_as_deep(rest));
+        let is_any = self.start.is_empty() && self.names_below == 0;
+        let has_start =
+            is_any || path.strip_prefix(self.start).is_some_and(|rest| rest.starts_with(b"/") && is_as_deep(rest));
         let has_end = self.end.is_empty() || path.strip_suffix(self.end).is_some_and(|rest| rest.ends_with(b"/"));
         has_start && has_end
     }
 }
 
 /// Returns the number of names in a path that begins with a slash.
-fn names(path: &[u8]) -> usize {
+pub fn names(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }
 
@@ -255,7 +258,8 @@ mod tests {
             let expected = Shared { start: start.as_bytes(), names_below, end: end.as_bytes() };
             assert_eq!(Shared::of(one.as_bytes(), other.as_bytes()), expected, "{one} {other}");
         };
-        check("/a/p", "/b/p", "", 0, "p");
+        check("/a/p", "/b/p", "", 2, "p");
+        check("/a/p", "/b/c/p", "", 0, "p");
         check("/h/me/p", "/h/me/q", "/h/me", 1, "");
         check("/h/me/p", "/h/me/q/r", "/h/me", 0, "");
         check("/h/me/a/p/s", "/h/me/b/p/s", "/h/me", 3, "p/s");
@@ -273,6 +277,10 @@ mod tests {
             assert_eq!(is_alike(&alike(lengths, &[first, any()]), roots), expect);
         };
         let shared = |names_below| Shared { start: b"/h", names_below, end: b"p" };
+        let as_deep = || Shared { start: b"", names_below: 2, end: b"" };
+        check(b"", shared(0), &["/h/p", "name"], true);
+        check(b"", as_deep(), &["/h/a", "/x"], true);
+        check(b"", as_deep(), &["/h/a/p", "/x"], false);
         check(b"", shared(0), &["/h/a/p", "/x"], true);
         check(b"", shared(0), &["/h/p", "/x"], true);
         check(b"", shared(1), &["/h/p", "/x"], true);

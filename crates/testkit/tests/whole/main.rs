@@ -109,6 +109,11 @@ fn places_that_share_a_name() {
     check("echo \"${PWD%/*}\" > out", &below);
     check("cd ..; echo \"${PWD##*/}\"", &[("un/this", "miss"), ("un/that-one", "miss"), ("deux/this", "miss")]);
     check("cat in > out", &[("1/this", "miss"), ("22/this", "miss"), ("333/other", "hit")]);
+    let climbs = "d=$PWD; while test -n \"$d\"; do printf ../; d=${d%/*}; done; echo usr";
+    check(
+        climbs,
+        &[("1/this", "miss"), ("22/other", "miss"), ("333/third", "hit"), ("4/5/6", "miss"), ("1/this", "hit")],
+    );
 }
 
 /// A program, a library and an object contain the path of the directory because they use it.

@@ -10,7 +10,7 @@ use larder_lookup::relocated::{apply, rewritten};
 use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, Content, DirFacts, Entry, EnvFact, Fact, Made, Manifest, ObservationSet, OfHistory, Origin,
-    Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths,
+    Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths, names,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, ninja_dependencies, pickled_words};
@@ -195,16 +195,19 @@ impl CrossCheck<'_> {
         }
         let pairs = roots.iter().zip(&before.origin);
         let mut shared: Vec<Shared> = pairs.map(|(root, other)| Shared::of(root, other)).collect();
-        if shared.iter().all(|shared| shared.start.is_empty() && shared.end.is_empty()) {
+        if shared.iter().all(|shared| shared.start.is_empty() && shared.names_below == 0 && shared.end.is_empty()) {
             return None;
         }
+        // `../..` and so on, by which a relative path leads from a root to `/`.
+        let climb = |root: &&[u8]| b"/..".repeat(names(root)).split_off(usize::from(root.starts_with(b"/")));
+        let climbs: Vec<Vec<u8>> = roots.iter().map(climb).collect();
         // For each root: whether its start and its end are in the result.
         let mut found = vec![[false; 2]; shared.len()];
         let mut search = |text: Option<&[u8]>| {
             let is_in = |name: &[u8]| !name.is_empty() && text.is_none_or(|text| is_word_of(text, name));
-            for (shared, [start, end]) in shared.iter().zip(&mut found) {
-                let parent = if shared.names_below > 0 { file_name(shared.start) } else { b"" };
-                *start |= is_in(shared.start) || is_in(parent);
+            for ((shared, climb), [start, end]) in shared.iter().zip(&climbs).zip(&mut found) {
+                let if_as_deep = |name| if shared.names_below > 0 { name } else { &b""[..] };
+                *start |= is_in(shared.start) || is_in(if_as_deep(file_name(shared.start))) || is_in(if_as_deep(climb));
                 *end |= shared.end.split(|&byte| byte == b'/').any(is_in);
             }
         };
