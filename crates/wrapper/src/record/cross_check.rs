@@ -22,6 +22,9 @@ use crate::recorder::Recorder;
 /// whole build.
 const COMPARED_MAX: usize = 4;
 
+/// In a file that is no text, a shorter name can occur by chance, in bytes.
+const BINARY_NAME_BYTES_MIN: usize = 4;
+
 /// A comparison with earlier runs of a command.
 pub(super) struct CrossCheck<'a> {
     pub(super) recorder: &'a Recorder<'a>,
@@ -203,8 +206,10 @@ impl CrossCheck<'_> {
         let climbs: Vec<Vec<u8>> = roots.iter().map(climb).collect();
         // For each root: whether its start and its end are in the result.
         let mut found = vec![[false; 2]; shared.len()];
-        let mut search = |text: Option<&[u8]>| {
-            let is_in = |name: &[u8]| !name.is_empty() && text.is_none_or(|text| is_word_of(text, name));
+        let mut search = |text: Option<&[u8]>, name_bytes_min: usize| {
+            let is_in = |name: &[u8]| {
+                !name.is_empty() && text.is_none_or(|text| name.len() >= name_bytes_min && is_word_of(text, name))
+            };
             for ((shared, climb), [start, end]) in shared.iter().zip(&climbs).zip(&mut found) {
                 let if_as_deep = |name| if shared.names_below > 0 { name } else { &b""[..] };
                 *start |= is_in(shared.start) || is_in(if_as_deep(file_name(shared.start))) || is_in(if_as_deep(climb));
@@ -212,19 +217,23 @@ impl CrossCheck<'_> {
             }
         };
         let encoded = |bytes: &[u8]| self.request.roots.encode_text(bytes);
-        let content_text = |content: &Content| {
-            let bytes = self.searched(content).filter(|bytes| !hides_its_text(bytes))?;
-            Some(encoded(&bytes))
+        let mut search_content = |content: &Content| {
+            let Some(bytes) = self.searched(content).filter(|bytes| !hides_its_text(bytes)) else {
+                return search(None, 0);
+            };
+            let name_bytes_min = if bytes.contains(&0) { BINARY_NAME_BYTES_MIN } else { 0 };
+            search(Some(&encoded(&bytes)), name_bytes_min);
         };
-        for content in result.streams.iter() {
-            search(content_text(content).as_deref());
+        result.streams.iter().for_each(&mut search_content);
+        for output in &result.outputs {
+            if let OutputKind::File { content, .. } = &output.kind {
+                search_content(content);
+            }
         }
         for output in &result.outputs {
-            search(Some(output.path));
-            match &output.kind {
-                OutputKind::File { content, .. } => search(content_text(content).as_deref()),
-                OutputKind::Link(target) => search(Some(&encoded(target))),
-                _ => {}
+            search(Some(output.path), 0);
+            if let OutputKind::Link(target) = &output.kind {
+                search(Some(&encoded(target)), 0);
             }
         }
         for (shared, [start, end]) in shared.iter_mut().zip(&found) {
