@@ -181,7 +181,7 @@ impl Bound {
                  paths of other lengths gave the same result"
             }
             Bound::AsNamed => {
-                "contains a name that the paths of two places had in common; it is reused only in \
+                "may depend on a name that the paths of two places had in common; it is reused only in \
                  places whose paths have it, until places without it gave the same result"
             }
             Bound::Variable => "the crate asks for a variable with the path of the target directory",
