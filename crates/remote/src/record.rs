@@ -86,7 +86,7 @@ impl Item {
         entry.origin = Origin::Own;
         // For other limits this text is only shown to people. It may be an argument or a variable's
         // value.
-        if !matches!(entry.bound, Some(Bound::AsLong | Bound::Chance)) {
+        if !matches!(entry.bound, Some(Bound::AsLong | Bound::AsNamed | Bound::Chance)) {
             entry.bound_by = &[];
         }
         let strong = entry.strong;

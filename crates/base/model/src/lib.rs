@@ -42,7 +42,7 @@ mod single;
 mod text;
 
 pub use action::{Action, Terminal, Variable};
-pub use bound::{Bound, Carried, Rewrite, lengths};
+pub use bound::{Bound, Carried, Rewrite, Shared, alike, is_alike, lengths, names};
 pub use depfile_plan::DepfilePlan;
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};

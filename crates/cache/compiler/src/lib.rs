@@ -73,7 +73,7 @@ pub use table::{
     alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
     writes_dependencies,
 };
-pub use text_decides::{VARIABLES_BESIDE_TEXT, may_warn, text_decides};
+pub use text_decides::{VARIABLES_BESIDE_TEXT, text_decides};
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, Named,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,

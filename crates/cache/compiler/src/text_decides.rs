@@ -94,13 +94,6 @@ fn is_list_of_dependencies(word: &[u8]) -> bool {
     matches!(parts[..], [b"-MD" | b"-MMD", file] if !file.starts_with(b"-"))
 }
 
-/// Returns true if a flag makes the compiler warn. A warning may depend on the positions of words
-/// within a line.
-pub fn may_warn(word: &[u8]) -> bool {
-    let is_other = [&b"-Wa,"[..], b"-Wl,", b"-Wp,", b"-Wno-"].iter().any(|start| word.starts_with(start));
-    (word.starts_with(b"-W") || word.starts_with(b"-pedantic")) && !is_other
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,17 +173,6 @@ mod tests {
             "-H",
         ] {
             check(&format!("{flag} -c x.c"), false);
-        }
-    }
-
-    #[test]
-    fn flags_that_make_compilers_warn() {
-        let check = |word: &str, expect| assert_eq!(may_warn(word.as_bytes()), expect, "{word}");
-        for word in ["-Wall", "-Wextra", "-W", "-Wapple", "-pedantic", "-Werror"] {
-            check(word, true);
-        }
-        for word in ["-Wa,--noexecstack", "-Wp,-MD,x", "-Wno-all", "-w", "-O2"] {
-            check(word, false);
         }
     }
 }

@@ -10,7 +10,7 @@ use larder_compiler::Family;
 use larder_model::path::join;
 use larder_model::{
     ActionResult, Bound, Content, Digest, DirFacts, Entry, Fact, Manifest, Observer, OutputKind, Roots, SetReader,
-    Streams, Writer, lengths,
+    Streams, Writer, is_alike, lengths,
 };
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, StatCache, Store};
@@ -144,6 +144,7 @@ pub(crate) fn serves(entry: &Entry, here: &Digest, request: &Request, place: &Pl
     if let Some(bound) = entry.bound
         && !(entry.made_in == *here && bound.serves_at_home())
         && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all()))
+        && !(bound == Bound::AsNamed && is_alike(entry.bound_by, request.roots.all()))
         && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
     {
         return Err(elsewhere(bound, entry.bound_by));
@@ -187,12 +188,12 @@ fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> 
 fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
     let remedy = bound.remedy().map(|remedy| format!("; to change that, use {remedy}")).unwrap_or_default();
     let by = match (bound, by) {
-        (Bound::Chance | Bound::AsLong, _) | (_, []) => String::new(),
+        (Bound::Chance | Bound::AsLong | Bound::AsNamed, _) | (_, []) => String::new(),
         _ => format!(" ({})", String::from_utf8_lossy(by)),
     };
     // These reasons have no subject of their own.
     let where_made = match bound {
-        Bound::Chance | Bound::AsLong => "",
+        Bound::Chance | Bound::AsLong | Bound::AsNamed => "",
         _ => "was made in another checkout, and can be used only there: ",
     };
     about("the result", &format!("{where_made}{}{by}{remedy}", bound.reason()))

@@ -9,7 +9,7 @@
 //!
 //! Unaware of: how the preprocessor is run, how a result is put in place.
 
-use larder_compiler::{VARIABLES_BESIDE_TEXT, may_warn, naming, text_decides};
+use larder_compiler::{VARIABLES_BESIDE_TEXT, naming, text_decides};
 use larder_model::{
     ActionResult, Digest, Entry, Fingerprint, Made, Manifest, ObservationSet, Origin, PreprocessedText,
 };
@@ -34,8 +34,6 @@ pub struct TextRequest<'r> {
     request: &'r Request,
     /// The arguments for the compiler, except for `-E`.
     pub arguments: Vec<Vec<u8>>,
-    /// Positions within a line may reach the result or the messages.
-    columns: bool,
 }
 
 impl<'r> TextRequest<'r> {
@@ -46,14 +44,12 @@ impl<'r> TextRequest<'r> {
         if !text_decides(words) || VARIABLES_BESIDE_TEXT.iter().any(is_set) {
             return None;
         }
-        let naming = naming(words, &ResponseFilesOnDisk(&request.action.cwd))?;
-        let columns = naming.shows_columns() || words.iter().any(|word| may_warn(word));
-        let mut arguments = naming.preprocess;
+        let mut arguments = naming(words, &ResponseFilesOnDisk(&request.action.cwd))?.preprocess;
         if request.invocation.depfile.is_some() {
             // The depfile is written behind the text, and so it counts as well.
             arguments.extend(["-MD", "-MF", "-"].map(|word| word.as_bytes().to_vec()));
         }
-        Some(TextRequest { request, arguments, columns })
+        Some(TextRequest { request, arguments })
     }
 
     /// Returns the digest of a preprocessed text, for a compile of which these headers may change.
@@ -62,7 +58,7 @@ impl<'r> TextRequest<'r> {
         let roots = &self.request.roots;
         let header = |encoded: &&[u8]| Some(Header { encoded: encoded.to_vec(), path: roots.decoded_path(encoded)? });
         let headers = headers.iter().map(header).collect::<Option<Vec<_>>>()?;
-        let reading = Reading { roots, cwd: &self.request.action.cwd, columns: self.columns };
+        let reading = Reading { roots, cwd: &self.request.action.cwd };
         compiled_text(text, &headers, reading)
     }
 }

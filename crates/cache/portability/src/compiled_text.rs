@@ -4,19 +4,26 @@
 //!
 //! The preprocessed text has each line that is compiled, and line markers say which file and line
 //! it comes from. It does not have the columns: gcc and clang write one blank for any number of
-//! blanks and comments. Debug information, sanitizers and some warnings depend on columns. So the
-//! lines of a header that are compiled count as well, with comments replaced by blanks. Directives
-//! do not count, because their effect is in the text. A word that comes from a macro has the column
-//! of the macro's name.
+//! blanks and comments. Debug information, sanitizers, some warnings, and the names that clang gives
+//! to types without a name depend on columns. So the lines of a header that are compiled count as
+//! well, with comments replaced by blanks. Directives do not count, because their effect is in the
+//! text. But a compiler that warns about indentation sees that something is between two lines. A
+//! word that comes from a macro has the column of the macro's name. A macro whose expansion has its
+//! own name, such as `#define f(x) f(x)`, leaves no trace in the text, but compilers warn less about
+//! words from a macro. So definitions of names that are in the text count as well.
+//!
+//! A pragma is in the text as it is written. So it is refused if the compiler may expand macros in
+//! it, or if it has an effect on the preprocessor only in a compile.
 //!
 //! Unaware of: which headers have changed, and how the text was made.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use larder_model::path::{absolute, file_name};
-use larder_model::{Digest, Roots, Writer, contains, contains_any, is_in_word};
+use larder_model::{Digest, Roots, Writer, contains, contains_any, is_in_word, leading_word};
 
 use crate::facts::whole;
+use crate::pragmas::Pragma;
 use crate::preprocessed_text::is_marker;
 
 /// A header that may have changed.
@@ -34,27 +41,23 @@ pub struct Reading<'a> {
     pub roots: &'a Roots,
     /// The working directory of the compile.
     pub cwd: &'a [u8],
-    /// Columns may reach the result or the messages.
-    pub columns: bool,
 }
-
-/// Words by which a program gets the column of a place in its source.
-const COLUMN_WORDS: [&[u8]; 2] = [b"__builtin_COLUMN", b"__builtin_source_location"];
 
 /// Returns the digest of everything that the compiler proper sees of the preprocessed text `text`
 /// and of these headers. Returns `None` if a header may reach the result in another way.
 pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Option<Digest> {
     let shown = shown_lines(text, headers, reading)?;
-    let code = || text.split_inclusive(|&byte| byte == b'\n').filter(|line| !is_marker(line));
-    let columns = reading.columns || code().any(|line| contains_any(line, &COLUMN_WORDS));
     let mut w = Writer::default();
     w.bytes(&reading.roots.encode_text(text));
-    for (header, lines) in headers.iter().zip(&shown) {
+    let sources = headers.iter().map(|header| whole(&header.path)).collect::<Option<Vec<_>>>()?;
+    for definition in definitions_of_words(text, &sources) {
+        w.bytes(definition);
+    }
+    for ((header, lines), source) in headers.iter().zip(&shown).zip(sources) {
         // Nothing of the header is left in the text, for example if it only defines macros.
-        if !columns || lines.is_empty() {
+        if lines.is_empty() {
             continue;
         }
-        let source = whole(&header.path)?;
         let placed = placed_lines(&source, lines);
         w.bytes(&header.encoded);
         w.u8(placed.is_some().into());
@@ -63,26 +66,62 @@ pub fn compiled_text(text: &[u8], headers: &[Header], reading: Reading) -> Optio
     Some(Digest::of(&w.bytes))
 }
 
+/// Returns the definitions of macros in these sources whose names are words of the text.
+fn definitions_of_words<'s>(text: &[u8], sources: &'s [Vec<u8>]) -> Vec<&'s [u8]> {
+    let lines = sources.iter().flat_map(|source| source.split(|&byte| byte == b'\n'));
+    let mut definitions: Vec<(&[u8], &[u8])> = lines.filter_map(|line| Some((defined_name(line)?, line))).collect();
+    let names: HashSet<&[u8]> = definitions.iter().map(|(name, _)| *name).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let words = text.split(|&byte| !is_in_word(byte));
+    let used: HashSet<&[u8]> = words.filter_map(|word| names.get(word).copied()).collect();
+    definitions.retain(|(name, _)| used.contains(name));
+    definitions.into_iter().map(|(_, line)| line.trim_ascii()).collect()
+}
+
+/// Returns the name of the macro that a line defines.
+fn defined_name(line: &[u8]) -> Option<&[u8]> {
+    let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
+    let definition = directive.strip_prefix(b"define")?;
+    let name = leading_word(definition.trim_ascii_start());
+    (definition.first().is_some_and(u8::is_ascii_whitespace) && !name.is_empty()).then_some(name)
+}
+
 /// Returns for each header the numbers of its lines that are in the text, in ascending order.
-/// Returns `None` if no line marker names the header.
+/// Returns `None` if no line marker names the header, or if the text has a pragma whose effect it
+/// does not show.
+///
+/// After a directive `#line` the numbers are others than those of the file, and the name may be
+/// that of another file. So a line counts for the file that was entered last.
 fn shown_lines(text: &[u8], headers: &[Header], reading: Reading) -> Option<Vec<Vec<u64>>> {
     let mut shown = vec![Vec::new(); headers.len()];
     let mut is_included = vec![false; headers.len()];
     let mut known = HashMap::<&[u8], Option<usize>>::new();
-    let (mut file, mut number) = (None, 0);
+    let mut entered = vec![None];
+    let (mut file, mut number): (&[u8], u64) = (b"", 0);
     for line in text.split(|&byte| byte == b'\n') {
         if is_marker(line) {
-            let Marker { number: at, name, enters } = Marker::of(line)?;
-            file = *known.entry(name).or_insert_with(|| header_of(name, headers, reading));
-            // A directive `#line` may name a file that is not included.
-            file.iter().filter(|_| enters).for_each(|&header| is_included[header] = true);
-            number = at;
+            let Marker { number: at, name, step } = Marker::of(line)?;
+            match step {
+                Step::Enters => {
+                    let header = *known.entry(name).or_insert_with(|| header_of(name, headers, reading));
+                    header.iter().for_each(|&header| is_included[header] = true);
+                    entered.push(header);
+                }
+                Step::Returns => drop(entered.pop()),
+                Step::Stays => {}
+            }
+            (file, number) = (name, at);
             continue;
         }
-        if let Some(header) = file
+        if line.trim_ascii_start().starts_with(b"#") && !is_plain_directive(line, file) {
+            return None;
+        }
+        if let Some(header) = entered.last()?
             && !line.trim_ascii().is_empty()
         {
-            shown[header].push(number);
+            shown[*header].push(number);
         }
         number += 1;
     }
@@ -93,13 +132,32 @@ fn shown_lines(text: &[u8], headers: &[Header], reading: Reading) -> Option<Vec<
     is_included.iter().all(|is_included| *is_included).then_some(shown)
 }
 
+/// Returns true for a directive in the preprocessed text of a file that has no other effect than
+/// the text shows.
+fn is_plain_directive(line: &[u8], file: &[u8]) -> bool {
+    match Pragma::of(line) {
+        Some(pragma) => !pragma.changes_options(file) && !pragma.may_have_macro() && !pragma.enables_warnings(),
+        None => line.starts_with(b"#ident "),
+    }
+}
+
 /// A line marker such as `# 12 "x.h" 1`.
 struct Marker<'l> {
     /// The number of the next line.
     number: u64,
     name: &'l [u8],
+    step: Step,
+}
+
+/// What a line marker says about the file.
+#[derive(Clone, Copy)]
+enum Step {
     /// The file is included here.
-    enters: bool,
+    Enters,
+    /// An included file ends here, and this one goes on.
+    Returns,
+    /// The file is the same, but a directive `#line` may have given it another name.
+    Stays,
 }
 
 impl<'l> Marker<'l> {
@@ -110,8 +168,12 @@ impl<'l> Marker<'l> {
         let rest = rest.strip_prefix(b" \"")?;
         let (name, flags) = rest.split_at(rest.iter().position(|&byte| byte == b'"')?);
         let number = std::str::from_utf8(number).ok()?.parse().ok()?;
-        let enters = flags == b"\" 1" || flags.starts_with(b"\" 1 ");
-        (!name.contains(&b'\\')).then_some(Marker { number, name, enters })
+        let step = match flags {
+            b"\" 1" | [b'"', b' ', b'1', b' ', ..] => Step::Enters,
+            b"\" 2" | [b'"', b' ', b'2', b' ', ..] => Step::Returns,
+            _ => Step::Stays,
+        };
+        (!name.contains(&b'\\')).then_some(Marker { number, name, step })
     }
 }
 
@@ -135,6 +197,10 @@ fn header_of(name: &[u8], headers: &[Header], reading: Reading) -> Option<usize>
 /// A macro's arguments may be on the lines after it, and the preprocessed text has all of them in
 /// one line. So all lines from one directive to the next count if one of them is shown, and further
 /// lines until all parentheses are closed.
+///
+/// Of all lines between, the indentation counts, and whether they are directives. The compiler does
+/// not warn about an indented line below an `if` if a directive is between, or a line with less
+/// indentation.
 fn placed_lines(source: &[u8], shown: &[u64]) -> Option<Vec<u8>> {
     let lines = Lines::of(source)?;
     let (mut placed, mut depth, mut is_open) = (Writer::default(), 0, false);
@@ -164,6 +230,11 @@ fn placed_lines(source: &[u8], shown: &[u64]) -> Option<Vec<u8>> {
         }
         rest = &next[directives..];
     }
+    let (first, last) = (*shown.first()?, *shown.last()?);
+    for line in lines.0.iter().filter(|line| (first..=last).contains(&line.number) && !line.start.is_empty()) {
+        placed.number(line.number);
+        placed.bytes(&line.start);
+    }
     (left == 0).then_some(placed.bytes)
 }
 
@@ -172,6 +243,9 @@ struct Line {
     /// The number, from 1.
     number: u64,
     is_directive: bool,
+    /// The blanks at the beginning and one more byte, which is `#` if a directive begins here.
+    /// Empty for an empty line.
+    start: Vec<u8>,
     /// The line with blanks in place of comments, and without blanks at its end.
     code: Vec<u8>,
     /// How many more parentheses are opened than closed.
@@ -216,8 +290,12 @@ impl Lines {
             if is_unclear || !is_closed && !is_directive {
                 return None;
             }
+            let indentation = line.len() - line.trim_ascii_start().len();
+            let kind = if word.is_some() { b'#' } else { b'.' };
+            let is_empty = indentation == line.len();
+            let start = if is_empty { Vec::new() } else { [&line[..indentation], &[kind]].concat() };
             let code = if keeps_comments { line.trim_ascii_end().to_vec() } else { code };
-            lines.push(Line { number, is_directive, code, depth });
+            lines.push(Line { number, is_directive, start, code, depth });
             in_directive &= goes_on || in_comment;
         }
         (!in_comment).then_some(Lines(lines))
@@ -291,6 +369,7 @@ mod tests {
         check("/* one\n * two */ int x;\n", "/* two\n * one */ int x;\n", &[2], true);
         check("#if A\nint y;\n#else\nint x;\n#endif\n", "#if A\nlong y;\n#else\nint x;\n#endif\n", &[4], true);
         check("#define A \\\n 1\nint x;\n", "#define A \\\n 2\nint x;\n", &[3], true);
+        check("int x;\n#if A\n a;\n#endif\nint y;\n", "int x;\n#if B\n b\n#endif\nint y;\n", &[1, 5], true);
         check("#define A /* a\n b */ 1\nint x;\n", "#define A /* a\n c */ 2\nint x;\n", &[3], true);
         check("char *s = \"/*\"; int x; // a\n", "char *s = \"/*\"; int x; // b\n", &[1], true);
         check("#error don't\nint x;\n", "#error doesn't\nint x;\n", &[2], true);
@@ -305,6 +384,8 @@ mod tests {
         check("F(a,\n#if A\n b)+x;\n#endif\n", "F(a,\n#if A\nb)+x;\n#endif\n", &[1], false);
         check("F(a,\n#if A\nb);\n#endif\nint x;\n", "F(a,\n#if A\nb);\n#endif\nlong x;\n", &[1], true);
         check("#pragma a\n", "#pragma b\n", &[1], false);
+        check("int x;\n#if A\n#endif\nint y;\n", "int x;\n\n\nint y;\n", &[1, 4], false);
+        check("int x;\n// a\nint y;\n", "int x;\n // a\nint y;\n", &[1, 3], false);
         check("/* fall through */ int x;\n", "/* fall thrruogh */ int x;\n", &[1], false);
         check("char *s = \"//\"; // a\n", "char *s = \"// \"; // a\n", &[1], false);
     }
@@ -338,33 +419,47 @@ mod tests {
         let root = dir.path().to_str().expect("is a text");
         let roots = Roots::new([root.as_bytes().to_vec()]);
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("writes");
-        let of = |text: &str, columns| {
+        let of = |text: &str| {
             let header = Header { encoded: b"\0\x01/c.h".to_vec(), path: format!("{root}/c.h").into_bytes() };
-            let reading = Reading { roots: &roots, cwd: root.as_bytes(), columns };
+            let reading = Reading { roots: &roots, cwd: root.as_bytes() };
             compiled_text(text.as_bytes(), &[header], reading)
         };
         let text = "# 1 \"x.c\"\n# 1 \"c.h\" 1\nint x;\n# 2 \"x.c\" 2\n";
         write("c.h", "int x;\n");
-        let (first, placed) = (of(text, false), of(text, true));
-        assert!(first.is_some() && placed.is_some());
+        let first = of(text);
+        assert!(first.is_some());
         write("c.h", "int  x;\n");
-        assert_eq!(of(text, false), first);
-        assert_ne!(of(text, true), placed);
+        assert_ne!(of(text), first);
         write("c.h", "int x; // a\n");
-        assert_eq!(of(text, true), placed);
-        let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = __builtin_COLUMN();\n";
-        let of_macros = of(by_macro, true);
+        assert_eq!(of(text), first);
+        let by_macro = "# 1 \"x.c\"\n# 1 \"./c.h\" 1\n\n# 2 \"x.c\" 2\nint x = 1;\n";
+        let of_macros = of(by_macro);
         write("c.h", "#define A  1\n");
-        assert_eq!(of(by_macro, true), of_macros);
-        assert_eq!(of("# 1 \"x.c\"\nint x;\n", false), None, "the header has no marker");
-        assert_eq!(of("# 1 \"x.c\"\n# 1 \"c.h\"\nint x;\n", false), None, "it is not included");
-        assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n", false), None, "it is another file");
-        let column = format!("{text}int y = __builtin_COLUMN();\n");
-        let before = of(&column, false);
-        write("c.h", "int x;\n");
-        let after = of(&column, false);
-        assert!(before.is_some() && after.is_some() && before != after, "a word asks for a column");
+        assert_eq!(of(by_macro), of_macros);
+        write("c.h", "#define x x\n");
+        assert_ne!(of(by_macro), of_macros, "a word of the text comes from a macro");
+        assert_eq!(of("# 1 \"x.c\"\nint x;\n"), None, "the header has no marker");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"c.h\"\nint x;\n"), None, "it is not included");
+        assert_eq!(of("# 1 \"x.c\"\n# 1 \"d/c.h\" 1\n"), None, "it is another file");
         let moved = text.replace("c.h", &format!("{root}/c.h"));
-        assert!(of(&moved, false).is_some());
+        assert!(of(&moved).is_some());
+        let renamed = "# 1 \"x.c\"\n# 1 \"c.h\" 1\n# 7 \"q.h\"\nint x;\n# 2 \"x.c\" 2\n";
+        write("c.h", "#line 7 \"q.h\"\nint x;\n");
+        let first = of(renamed);
+        write("c.h", "#line 7 \"q.h\"\nint  x;\n");
+        assert!(first.is_some() && of(renamed) != first, "it gives itself another name");
+    }
+
+    #[test]
+    fn which_directives_have_no_other_effect() {
+        let check = |line: &str, expect| assert_eq!(is_plain_directive(line.as_bytes(), b"x.h"), expect, "{line}");
+        for line in ["#ident \"1\"", "#pragma once", "#pragma GCC diagnostic ignored \"-Wall\""] {
+            check(line, true);
+        }
+        for line in
+            ["#pragma pack(N)", "#pragma GCC diagnostic error \"-Wall\"", "#pragma GCC target(\"avx2\")", " # 3"]
+        {
+            check(line, false);
+        }
     }
 }

@@ -25,6 +25,7 @@ mod file_macro;
 mod inactive_regions;
 mod macro_table;
 mod portability;
+mod pragmas;
 mod preprocessed_text;
 mod rewrites;
 mod rust_text;

@@ -6,32 +6,51 @@ use larder_model::{Roots, contains, contains_any, is_in_word};
 use larder_relocate::holds_a_root;
 use memchr::memmem;
 
+use crate::pragmas::Pragma;
+
 /// Macros that gcc and clang define as 1, and that may also be the name of a directory. The first
 /// one is defined only on 32-bit machines.
 const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 
-/// Returns true if a preprocessed text holds no root path and no builtin that returns a file name,
-/// and includes every generated input. `generated` are the file names of inputs that hold a root
+/// Returns true if a preprocessed text holds no root path, no builtin that returns a file name, and
+/// no pragma that may hide one of them, and includes every generated input. `generated` are the file names of inputs that hold a root
 /// path. If one is not included, it was read by `.incbin`, `.include` or `#embed`, which leave no
 /// line marker. `of_gcc` says that gcc compiles the text.
 pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]], of_gcc: bool) -> bool {
     let names_of_roots: Vec<&[u8]> = roots.all().collect();
-    let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
-        text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
+    let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) = lines_of(text).partition(|line| is_marker(line));
     let code = lines.concat();
     let is_included = |name: &&[u8]| {
         let named = [*name, &b"\""[..]].concat();
         markers.iter().any(|line| contains(line, &named))
     };
     let names = asks_for_a_name(&code, of_gcc) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
-    !names && generated.iter().all(is_included)
+    !names && generated.iter().all(is_included) && pragma_that_hides(text, of_gcc).is_none()
+}
+
+fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n')
+}
+
+/// Returns the file, as a line marker names it, with the first pragma because of which the compiler
+/// may see other text than this one.
+fn pragma_that_hides(text: &[u8], of_gcc: bool) -> Option<&[u8]> {
+    let mut file = &b""[..];
+    let hides = lines_of(text).any(|line| {
+        if is_marker(line) {
+            file = line.split(|&byte| byte == b'"').nth(1).unwrap_or_default();
+        }
+        let hides = |pragma: Pragma| if of_gcc { pragma.changes_options(file) } else { pragma.may_have_macro() };
+        line.starts_with(b"#") && Pragma::of(line).is_some_and(hides)
+    });
+    hides.then_some(file)
 }
 
 /// Returns the file, as a line marker names it, in whose preprocessed text a root path or a builtin
-/// that returns a file name stands first.
+/// that returns a file name stands first, or a pragma that may hide one.
 pub(crate) fn file_that_names(roots: &Roots, text: &[u8], of_gcc: bool) -> Option<Vec<u8>> {
     let names_of_roots: Vec<&[u8]> = roots.all().collect();
-    let (mut lines, mut file) = (text.split_inclusive(|&byte| byte == b'\n'), None);
+    let (mut lines, mut file) = (lines_of(text), None);
     let line = lines.find(|line| match is_marker(line) {
         true => {
             file = line.split(|&byte| byte == b'"').nth(1);
@@ -39,7 +58,7 @@ pub(crate) fn file_that_names(roots: &Roots, text: &[u8], of_gcc: bool) -> Optio
         }
         false => asks_for_a_name(line, of_gcc) || holds_a_root(line, &names_of_roots) || names_expanded(line, roots),
     });
-    line.and(file).map(<[u8]>::to_vec)
+    line.and(file).or_else(|| pragma_that_hides(text, of_gcc)).map(<[u8]>::to_vec)
 }
 
 /// Returns true if the text holds a root path in the form that the preprocessor gives it outside of
@@ -116,6 +135,11 @@ mod tests {
         check("f(__PRETTY_FUNCTION__);", false);
         assert!(is_free_of(&roots, b"f(__PRETTY_FUNCTION__);", &[], true), "gcc writes no path");
         assert!(!is_free_of(&roots, b"f(__builtin_FILE());", &[], true));
+        check("#pragma unroll(4)\n", true);
+        check("#pragma unroll(N)\n", false);
+        check("#pragma GCC target(\"avx2\")\n", true);
+        assert!(is_free_of(&roots, b"#pragma unroll(N)\n", &[], true), "gcc expands none");
+        assert!(!is_free_of(&roots, b"#pragma GCC target(\"avx2\")\n", &[], true));
     }
 
     #[test]

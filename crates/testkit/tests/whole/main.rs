@@ -91,6 +91,32 @@ fn places_as_long_as_each_other() {
     check("cat in > out", &[(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (3, "hit"), (4, "hit")]);
 }
 
+/// A result that is equal in two directories of one name may have that name.
+#[test]
+fn places_that_share_a_name() {
+    let check = |script: &str, expected: &[(&str, &str)]| {
+        let project = Project::of(&[("in", "x\n")]);
+        for (at, expect) in expected {
+            assert_eq!(project.compared_at(at, &["sh", "-c", script]), *expect, "{script} in {at}");
+        }
+    };
+    let named = [("1/this", "miss"), ("22/this", "miss"), ("333/this", "hit"), ("4/other", "miss"), ("1/this", "hit")];
+    check("echo \"${PWD##*/}\" > out", &named);
+    check("echo \"${PWD##*/}\"", &named);
+    check("echo > \"${PWD##*/}.txt\"", &named);
+    check("ln -s \"${PWD##*/}\" link", &named);
+    let below =
+        [("1/this", "miss"), ("1/that-one", "miss"), ("1/other", "hit"), ("22/this", "miss"), ("1/this", "hit")];
+    check("echo \"${PWD%/*}\" > out", &below);
+    check("cd ..; echo \"${PWD##*/}\"", &[("un/this", "miss"), ("un/that-one", "miss"), ("deux/this", "miss")]);
+    check("cat in > out", &[("1/this", "miss"), ("22/this", "miss"), ("333/other", "hit")]);
+    let climbs = "d=$PWD; while test -n \"$d\"; do printf ../; d=${d%/*}; done; echo usr";
+    check(
+        climbs,
+        &[("1/this", "miss"), ("22/other", "miss"), ("333/third", "hit"), ("4/5/6", "miss"), ("1/this", "hit")],
+    );
+}
+
 /// A program, a library and an object contain the path of the directory because they use it.
 #[test]
 fn programs_that_use_the_place() {

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use larder_compiler::{Family, are_same_members, is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
+use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, Content, DirFacts, Entry, EnvFact, Fact, Made, Manifest, ObservationSet, OfHistory, Origin,
-    Output, Rewrite, Streams, is_above_root, lengths,
+    Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths, names,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
-use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, ninja_dependencies, pickled_words};
 use larder_store::StatCache;
 
 use crate::recorder::Recorder;
@@ -20,6 +21,9 @@ use crate::recorder::Recorder;
 /// At most this many results are compared, the newest first, because each may be as large as a
 /// whole build.
 const COMPARED_MAX: usize = 4;
+
+/// In a file that is no text, a shorter name can occur by chance, in bytes.
+const BINARY_NAME_BYTES_MIN: usize = 4;
 
 /// A comparison with earlier runs of a command.
 pub(super) struct CrossCheck<'a> {
@@ -63,9 +67,10 @@ impl CrossCheck<'_> {
     /// run of the command read the same and gave the same result. Returns `None` if the restriction
     /// stays. Only `SeenOnce` and `Chance` can be lifted:
     ///
-    /// - If the earlier run was in another checkout, the result can be used in any. There is one
-    ///   exception: a length of a root path may have reached the result, and the lengths are equal
-    ///   in both. It can then be used only with equal lengths.
+    /// - If the earlier run was in another checkout, the result can be used in any. There are two
+    ///   exceptions: a length of a root path may have reached the result, and the lengths are equal
+    ///   in both. It can then be used only with equal lengths. And the result may have a name that
+    ///   the paths of both have. It can then be used only in places whose paths have it too.
     /// - If the earlier run had other process ids or other random numbers, the result holds none of
     ///   these. `otherwise` is the restriction that then remains.
     pub(super) fn lifted(
@@ -102,7 +107,7 @@ impl CrossCheck<'_> {
         for lifted in alike.filter_map(|alike| self.lifted_by(&alike, set, result, &at_home)) {
             match (&lifted.limit, &best) {
                 (None, _) => return Some(lifted),
-                (Some((Bound::AsLong, _)), _) | (_, None) => best = Some(lifted),
+                (Some((Bound::AsLong | Bound::AsNamed, _)), _) | (_, None) => best = Some(lifted),
                 _ => {}
             }
         }
@@ -117,7 +122,7 @@ impl CrossCheck<'_> {
         let tells = match (bound, entry.bound?) {
             (Bound::Chance, Bound::Chance) => entry.bound_by != by.as_slice(),
             // For one of the two, we know that no process id is in it.
-            (_, Bound::SeenOnce | Bound::AsLong | Bound::Chance) => elsewhere,
+            (_, Bound::SeenOnce | Bound::AsLong | Bound::AsNamed | Bound::Chance) => elsewhere,
             _ => false,
         };
         let (set, result) = if tells { entry.open().ok()? } else { return None };
@@ -137,10 +142,13 @@ impl CrossCheck<'_> {
         let rewrites = self.rewrites_between(before, result)?;
         let own_lengths = lengths(self.roots().into_iter());
         let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);
-        let limit = match (alike.elsewhere, tells_little) {
+        let limit = match (alike.elsewhere, self.names_in(before, result)) {
             (false, _) => at_home.clone().or(Some((Bound::SeenOnce, Vec::new()))),
-            (true, true) => Some((Bound::AsLong, own_lengths)),
-            (true, false) => None,
+            (true, Some(names)) => {
+                Some((Bound::AsNamed, alike_places(if tells_little { &own_lengths } else { b"" }, &names)))
+            }
+            (true, None) if tells_little => Some((Bound::AsLong, own_lengths)),
+            (true, None) => None,
         };
         Some(Lifted { limit, rewrites, moving: self.moving(set, alike), of_history: of_history(set, &alike.set) })
     }
@@ -176,6 +184,66 @@ impl CrossCheck<'_> {
         let is_measured = outputs.contains(&Rewrite::Object) && outputs.len() > 1;
         let holds = |rewrite: Rewrite| outputs.contains(&rewrite);
         self.foreign_program || is_measured || holds(Rewrite::LooseText) || holds(Rewrite::AsLong)
+    }
+
+    /// Returns what the paths of two places have in common and is also in the result, or may be
+    /// hidden in it, outside of root paths. Returns `None` if nothing is. For example, a script that runs in
+    /// `/a/project` and `/b/project` wrote `project` (`${PWD##*/}`). Parts of compilers write no
+    /// such name.
+    fn names_in<'a>(&'a self, before: &ActionResult, result: &ActionResult) -> Option<Vec<Shared<'a>>> {
+        let roots = self.roots();
+        if !self.foreign_program || before.origin.len() != roots.len() {
+            return None;
+        }
+        let pairs = roots.iter().zip(&before.origin);
+        let mut shared: Vec<Shared> = pairs.map(|(root, other)| Shared::of(root, other)).collect();
+        if shared.iter().all(|shared| shared.start.is_empty() && shared.names_below == 0 && shared.end.is_empty()) {
+            return None;
+        }
+        // `../..` and so on, by which a relative path leads from a root to `/`.
+        let climb = |root: &&[u8]| b"/..".repeat(names(root)).split_off(usize::from(root.starts_with(b"/")));
+        let climbs: Vec<Vec<u8>> = roots.iter().map(climb).collect();
+        // For each root: whether its start and its end are in the result.
+        let mut found = vec![[false; 2]; shared.len()];
+        let mut search = |text: Option<&[u8]>, name_bytes_min: usize| {
+            let is_in = |name: &[u8]| {
+                !name.is_empty() && text.is_none_or(|text| name.len() >= name_bytes_min && is_word_of(text, name))
+            };
+            for ((shared, climb), [start, end]) in shared.iter().zip(&climbs).zip(&mut found) {
+                let if_as_deep = |name| if shared.names_below > 0 { name } else { &b""[..] };
+                *start |= is_in(shared.start) || is_in(if_as_deep(file_name(shared.start))) || is_in(if_as_deep(climb));
+                *end |= shared.end.split(|&byte| byte == b'/').any(is_in);
+            }
+        };
+        let encoded = |bytes: &[u8]| self.request.roots.encode_text(bytes);
+        let mut search_content = |content: &Content| {
+            let Some(bytes) = self.searched(content).filter(|bytes| !hides_its_text(bytes)) else {
+                return search(None, 0);
+            };
+            let name_bytes_min = if bytes.contains(&0) { BINARY_NAME_BYTES_MIN } else { 0 };
+            search(Some(&encoded(&bytes)), name_bytes_min);
+        };
+        result.streams.iter().for_each(&mut search_content);
+        for output in &result.outputs {
+            if let OutputKind::File { content, .. } = &output.kind {
+                search_content(content);
+            }
+        }
+        for output in &result.outputs {
+            search(Some(output.path), 0);
+            if let OutputKind::Link(target) = &output.kind {
+                search(Some(&encoded(target)), 0);
+            }
+        }
+        for (shared, [start, end]) in shared.iter_mut().zip(&found) {
+            if !start {
+                (shared.start, shared.names_below) = (b"", 0);
+            }
+            if !end {
+                shared.end = b"";
+            }
+        }
+        found.concat().contains(&true).then_some(shared)
     }
 
     /// Returns how the first of two results is rewritten to give the second.
@@ -344,6 +412,12 @@ impl CrossCheck<'_> {
         let here = self.searched(new)?;
         rules.iter().copied().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
+}
+
+/// Returns true if a text has this name or path, and not as a part of a longer word.
+fn is_word_of(text: &[u8], name: &[u8]) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| is_in_word(*byte));
+    memchr::memmem::find_iter(text, name).any(|at| !is_part(text[..at].last()) && !is_part(text.get(at + name.len())))
 }
 
 /// Returns the facts about variables of the history that differ between two runs of the same result.

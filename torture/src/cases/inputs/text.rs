@@ -50,6 +50,12 @@ fn counts_by_number(name: &str, cmd: &str, source: &str, text: &str, rest: &str)
 pub(super) fn cases() -> Vec<Case> {
     let plain = "cc -O2 -Wall -Wextra -c x.c -o x.o";
     let debug = "cc -O1 -g -Wall -Wextra -c x.c -o x.o";
+    let bare = "cc -c x.c -o x.o";
+    let number = "#define A {}\n";
+    let active = |pragma: &str, name: &str| format!("#include \"c.h\"\n{pragma}\n#ifdef {name}\nint a = A;\n#endif\nint b;\n");
+    let looped = |pragma: &str| {
+        format!("#include \"c.h\"\nvoid a(int *b, int c){{\n#pragma {pragma}\nfor (int i = 0; i < c; i++) b[i] += 3 * i;\n}}\n")
+    };
     let stamp = "#define STAMP \"{}\"\n";
     let of_macro = "#include \"c.h\"\nint a = A;\n";
     let switch = "static inline int f(int a){ switch (a) { case 1: a++;{}\ncase 2: a += 2; } return a; }\n";
@@ -153,6 +159,52 @@ pub(super) fn cases() -> Vec<Case> {
             "#line 7 \"y.h\"\nstatic int f(int a){ return a + 1; } // a\n",
             "#line 7 \"y.h\"\nstatic int f(int a){ return a + 1; } // b\n",
             "#line 8 \"y.h\"\nstatic int f(int a){ return a + 1; } // b\n",
+        ]).both(),
+        counts("line-directive-column", debug, STAMPED_C, [
+            "#line 7 \"y.h\"\nstatic int f(int a){ return a + 1; } // a\n",
+            "#line 7 \"y.h\"\nstatic int f(int a){ return a + 1; } // b\n",
+            "#line 7 \"y.h\"\nstatic int f(int a){ /**/ return a + 1; } // b\n",
+        ]).both(),
+        // What the preprocessor does only in a compile.
+        counts_by_number("pragma-target", bare, &active("#pragma GCC target(\"avx2\")", "__AVX2__"), number, "").both(),
+        counts_by_number("pragma-optimize", bare, &active("#pragma GCC optimize(\"fast-math\")", "__FAST_MATH__"), number, "").both(),
+        counts_by_number("pragma-in-macro", bare, &active("#define P _Pragma(\"GCC optimize(\\\"O2\\\")\")\nP", "__OPTIMIZE__"), number, "").both(),
+        counts_by_number("pragma-unroll", "cc -O2 -c x.c -o x.o", &looped("unroll A"), number, "").both(),
+        counts_by_number("pragma-loop", "cc -O2 -c x.c -o x.o", &looped("clang loop unroll_count(A)"), number, "").both(),
+        counts("pragma-pack", bare, "#include \"c.h\"\n#pragma pack(A)\nstruct s { char a; long b; };\nint a = sizeof(struct s);\n",
+            ["#define A 1\n", "#define A 2\n", "#define A 4\n"]).clang(),
+        counts("pragma-weak", bare, "#include \"c.h\"\n#pragma weak A\nint a, b;\n",
+            ["#define A a\n", "#define A  a\n", "#define A b\n"]).clang(),
+        counts("pragma-warns", bare, "#pragma GCC diagnostic warning \"-Wundef\"\n#include \"c.h\"\n#if A\n#endif\nint a;\n",
+            ["#define A 0\n#define B 1\n", "#define A 0\n#define B 2\n", "#define B 3\n"]).both(),
+        counts("pragma-fails", bare, "#pragma GCC diagnostic error \"-Wundef\"\n#include \"c.h\"\n#if A\n#endif\nint a;\n",
+            ["#define A 0\n#define B 1\n", "#define A 0\n#define B 2\n", "#define B 3\n"]).both(),
+        counts("pragma-documentation", bare, "#pragma GCC diagnostic warning \"-Wdocumentation\"\n#include \"c.h\"\nint a;\n",
+            ["/** @param a b */\nint f(int a);\n", "/** @param a c */\nint f(int a);\n", "/** @param d c */\nint f(int a);\n"]).clang(),
+        free_by_number("harmless-pragmas", plain, "#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wall\"\n#include \"c.h\"\n\
+            #pragma GCC diagnostic pop\n#pragma GCC visibility push(hidden)\n#pragma pack(push, 1)\nint a;\n#pragma pack(pop)\n", number, "").both(),
+        free_by_number("instruction-set-headers", "cc -O2 -c x.c -o x.o", "#include <immintrin.h>\n#include \"c.h\"\nint a;\n", number, "").both(),
+        counts("name-of-lambda", "c++ -c x.c -o x.o", "#include \"c.h\"\nconst char *a = f();\n", ["/*a*/", "/*b*/", "/*cc*/"].map(|comment| format!(
+            "template<class T> const char *n(T){{ return __PRETTY_FUNCTION__; }}\ninline const char *f(){{ {comment} return n([]{{}}); }}\n",
+        )).each_ref().map(String::as_str)).both(),
+        counts("warning-by-default", bare, STAMPED_C, [
+            "#define E (a == 1)\nstatic int f(int a){ if (E) return 1; return 0; } // a\n",
+            "#define E (a == 1)\nstatic int f(int a){ if (E) return 1; return 0; } // b\n",
+            "#define F (a == 1)\nstatic int f(int a){ if ((a == 1)) return 1; return 0; } // b\n",
+        ]).both(),
+        counts("macro-of-its-own-name", plain, "#include \"c.h\"\nint a(int b){ b = b; return b; }\n",
+            ["#define b b\n#define S 1\n", "#define b b\n#define S 2\n", "#define S 2\n"]).both(),
+        counts("function-macro-of-its-own-name", "cc -g -gdwarf-4 -c x.c -o x.o", "#include \"c.h\"\nint f(int); int a(int b){ return f(b/3); }\n",
+            ["#define f(x) f(x)\n#define S 1\n", "#define f(x) f(x)\n#define S 2\n", "#define S 2\n"]).both(),
+        counts("directive-in-indented-lines", plain, STAMPED_C, [
+            "static int f(int a){\n    if (a)\n        a++;\n#if S == 1\n#endif\n        a++;\n    return a;\n}\n",
+            "static int f(int a){\n    if (a)\n        a++;\n#if S == 2\n#endif\n        a++;\n    return a;\n}\n",
+            "static int f(int a){\n    if (a)\n        a++;\n\n\n        a++;\n    return a;\n}\n",
+        ]).both(),
+        counts("comment-in-indented-lines", plain, STAMPED_C, [
+            "static int f(int a){\n    if (a)\n        a++;\n // a\n        a++;\n    return a;\n}\n",
+            "static int f(int a){\n    if (a)\n        a++;\n // b\n        a++;\n    return a;\n}\n",
+            "static int f(int a){\n    if (a)\n        a++;\n        // b\n        a++;\n    return a;\n}\n",
         ]).both(),
         counts("counter", plain, "#include \"c.h\"\nint a = __COUNTER__;\n", [
             "#define S 1\n", "#define S 2\n", "#if __COUNTER__\n#endif\n",

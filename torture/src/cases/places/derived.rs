@@ -31,6 +31,9 @@ pub(super) fn cases() -> Vec<Case> {
         derived("file-length-pasted", &unit("#define P(a,b) a##b\nint f(void){return sizeof P(__FI,LE__);}\n"), &absolute, Far::Differs),
         derived("file-in-array-size", &unit("char v[sizeof __FILE__];\n"), &absolute, Far::Differs),
         derived("file-in-include-path", &unit("#include \"h.h\"\nint f(void){return H + __LINE__;}\n"), &absolute, Far::Hits),
+        // What `-E` does not show.
+        derived("file-below-pragma", &unit("#pragma GCC optimize(\"fast-math\")\n#ifdef __FAST_MATH__\nint f(void){return sizeof __FILE__;}\n#endif\n"), &absolute, Far::Differs),
+        derived("root-in-pragma", &unit("void f(int *a, int n){\n#pragma unroll(sizeof ROOT)\nfor (int i = 0; i < n; i++) a[i] += 3 * i;\n}\n"), "cc -O2 -DROOT='\"{cwd}\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
         derived("base-file-length", &unit("int f(void){return sizeof __BASE_FILE__;}\n"), &absolute, Far::Differs),
         derived("assert-unused", &unit("#include <assert.h>\nint f(int a){return a;}\n"), &absolute, Far::Hits),
         derived("assert-used", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &absolute, Far::Differs),

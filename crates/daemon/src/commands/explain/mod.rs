@@ -311,7 +311,9 @@ fn verdict(
 /// Says why a result is valid only in the checkout where it was made, and what would lift that
 /// limit.
 fn bound_text(bound: Bound, by: &[u8]) -> String {
-    let by = if by.is_empty() { String::new() } else { format!(" ({})", say::clean(by)) };
+    // The parts of paths that are shared are not for people.
+    let is_shown = !by.is_empty() && bound != Bound::AsNamed;
+    let by = if is_shown { format!(" ({})", say::clean(by)) } else { String::new() };
     let remedy = bound.remedy().map(|remedy| format!("; this would lift it: {remedy}")).unwrap_or_default();
     format!("{}{by}{remedy}", bound.reason())
 }
