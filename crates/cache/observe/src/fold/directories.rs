@@ -21,6 +21,12 @@ impl<'t> Fold<'t> {
         let state = self.processes.state(e.pid);
         let last = state.last_look.take();
         let is_look = matches!(e.kind, EventKind::Stat | EventKind::Lstat) && e.error == 0;
+        if !is_look && let Some(looks @ [_, ..]) = state.start_looks.as_deref() {
+            let looks = looks.to_vec();
+            state.start_looks = None;
+            self.compare_in_pairs(&looks);
+        }
+        let state = self.processes.state(e.pid);
         state.looked_before = last.is_some() && is_look;
         let Some(last) = last else { return };
         let counts = match last.how {
@@ -45,7 +51,33 @@ impl<'t> Fold<'t> {
         }
         let Some(how) = habit.directories else { return };
         self.run.compares_directories = true;
-        self.processes.state(e.pid).last_look = Some(LastLook { path: e.path, modified_ns, how, is_second });
+        let mut look = LastLook { path: e.path, modified_ns, how, is_second };
+        let state = self.processes.state(e.pid);
+        if how == DirectoryTimes::InPairs
+            && let Some(mut looks) = state.start_looks.take()
+        {
+            match checks_working_directory(&looks, e.path) {
+                Some(true) => return,
+                Some(false) => {
+                    looks.push(look);
+                    state.start_looks = Some(looks);
+                    return;
+                }
+                None => {
+                    look.is_second = true;
+                    looks.push(look);
+                    self.compare_in_pairs(&looks);
+                }
+            }
+        }
+        self.processes.state(e.pid).last_look = Some(look);
+    }
+
+    /// Handles consecutive looks by a program that looks at two files to compare their mtimes.
+    fn compare_in_pairs(&mut self, looks: &[LastLook<'t>]) {
+        if looks.len() > 1 {
+            looks.iter().for_each(|look| self.compare_directory(*look));
+        }
     }
 
     /// Notes a `stat` of a directory by a Python to which all times matter. It may be part of an
@@ -99,6 +131,9 @@ impl<'t> Fold<'t> {
         for path in self.processes.take_searched() {
             self.paths.touch(path).times = Times::Status;
         }
+        for looks in self.processes.take_start_looks() {
+            self.compare_in_pairs(&looks);
+        }
         for last in self.processes.take_last_looks() {
             if last.how == DirectoryTimes::UnlessListed || last.is_second {
                 self.compare_directory(last);
@@ -111,4 +146,20 @@ impl<'t> Fold<'t> {
         // The first look counts. The command may have changed the directory since.
         self.paths.touch(last.path).directory_ns.get_or_insert(modified_ns);
     }
+}
+
+/// Returns true if a look at `path` completes the looks with which bash checks `PWD` when it starts,
+/// false if it continues them, and `None` if it does neither. bash looks at that directory and at
+/// `.`, and then at each directory on the way to it, from the top down (`sh_canonpath`).
+fn checks_working_directory(looks: &[LastLook], path: &[u8]) -> Option<bool> {
+    let directory = match looks {
+        [] => return Some(false),
+        [first] => return (path.strip_suffix(b"/") == Some(first.path)).then_some(false),
+        [first, ..] => first.path,
+    };
+    let before = looks[2..].last().map_or(&b""[..], |look| look.path);
+    let name = directory.strip_prefix(before)?.strip_prefix(b"/")?;
+    let end = name.iter().position(|byte| *byte == b'/').unwrap_or(name.len());
+    let next = &directory[..before.len() + 1 + end];
+    (path == next).then_some(next == directory)
 }

@@ -64,6 +64,9 @@ pub(super) struct ProcessState<'t> {
     pub(super) last_look: Option<LastLook<'t>>,
     /// The event before the present one was such a look, and the present one is a look as well.
     pub(super) looked_before: bool,
+    /// The looks with which a shell checks `PWD` when it starts, until they are complete. `None`
+    /// afterwards.
+    pub(super) start_looks: Option<Vec<LastLook<'t>>>,
     /// The file that the process read last.
     pub(super) last_read: Option<&'t [u8]>,
     /// The file that the process read last, if nothing in the command had opened it before.
@@ -176,6 +179,7 @@ impl<'t> Processes<'t> {
         state.began += 1;
         state.habit = None;
         state.runs_made = is_made;
+        state.start_looks = Some(Vec::new());
         (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
@@ -189,7 +193,7 @@ impl<'t> Processes<'t> {
         let searched_before = source.searched_before.clone();
         let state = self.state(e.pid);
         state.earlier += 1;
-        state.habit = None;
+        (state.habit, state.start_looks) = (None, None);
         (state.opened, state.imported) = (Vec::new(), 0);
         state.searched_before = searched_before;
         state.is_guarded = is_guarded;
@@ -240,6 +244,11 @@ impl<'t> Processes<'t> {
     /// Returns the looks that were the last events of their processes.
     pub(super) fn take_last_looks(&mut self) -> Vec<LastLook<'t>> {
         self.states.values_mut().filter_map(|state| state.last_look.take()).collect()
+    }
+
+    /// Returns the looks that processes began with and after which they did nothing else.
+    pub(super) fn take_start_looks(&mut self) -> Vec<Vec<LastLook<'t>>> {
+        self.states.values_mut().filter_map(|state| state.start_looks.take()).collect()
     }
 
     /// Returns true if a process drew random numbers for a name that it did not use.

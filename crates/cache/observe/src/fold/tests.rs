@@ -389,6 +389,16 @@ fn looks_at_directories_for_their_mtimes() {
         ("-d", "/b/sh", vec![d(), open("/w/in", READ)], false),
         ("-d at the end", "/b/sh", vec![open("/w/in", READ), d()], false),
         ("another program", "/b/cp", vec![d(), file()], false),
+        (
+            "the start of bash",
+            "/b/bash",
+            vec![d(), directory("/w/d/"), directory("/w"), d(), open("/w/in", READ)],
+            false,
+        ),
+        ("and -nt", "/b/sh", vec![d(), directory("/w/d/"), directory("/w"), d(), d(), file()], true),
+        ("not quite so", "/b/sh", vec![d(), directory("/w/d/"), directory("/w"), file()], true),
+        ("not to its end", "/b/sh", vec![d(), directory("/w/d/"), directory("/w")], true),
+        ("-nt with the directory above", "/b/sh", vec![d(), directory("/w"), d(), open("/w/in", READ)], true),
     ] {
         assert_eq!(compared(program, events), expect, "{what}");
     }
