@@ -82,13 +82,15 @@ impl<'t> Fold<'t> {
             _ if self.is_made(e) && e.error == libc::ENOENT => {}
             // What the command made there decides, and the type of what is at the new path.
             (kind, libc::ENOTDIR | libc::EISDIR) if kind != EventKind::Symlink && self.is_made(e) => {
-                if !e.path2.is_empty() && !e.path2.ends_with(b"/") && self.paths.made(e.path2).is_none() {
+                let is_for_a_slash = e.path.ends_with(b"/") || e.path2.ends_with(b"/");
+                if !e.path2.is_empty() && !is_for_a_slash && self.paths.made(e.path2).is_none() {
                     let looked = self.paths.touch(e.path2);
                     (looked.kind, looked.link) = (true, true);
                 }
             }
             (EventKind::RemoveDirectory, libc::ENOTEMPTY) | (EventKind::MakeDirectory, libc::EEXIST)
                 if self.is_made(e) => {}
+            (EventKind::Rename(_), libc::ENOTEMPTY) if self.is_made(e) && self.paths.made(e.path2).is_some() => {}
             (EventKind::Link, libc::EPERM) if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
             // No file can be made with a slash at the end of its path.
             (EventKind::MakeNode, libc::ENOENT) if e.path.ends_with(b"/") => {
