@@ -54,7 +54,7 @@ pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
     roots.map(|root| root.len().to_string()).collect::<Vec<_>>().join(" ").into_bytes()
 }
 
-/// What the paths of two places have in common.
+/// Describes how the paths of two places are alike.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shared<'r> {
     /// The directories that both begin with, such as `/home/me`, or empty.

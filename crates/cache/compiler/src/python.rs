@@ -67,7 +67,8 @@ pub fn draws_numbers(text: &[u8]) -> bool {
         || MODULES.iter().any(|module| uses_module(text, module.as_bytes()))
 }
 
-/// What precedes the name of a module where code takes something from it, or passes it on.
+/// If one of these precedes the name of a module, the code takes something from the module or passes
+/// it on.
 const GIVEN_BY: &[&str] = &["=", "-m", "return", "from"];
 
 /// Returns true if a text uses what is in this module, or gives the module away. To import the

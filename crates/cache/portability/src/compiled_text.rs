@@ -149,7 +149,7 @@ struct Marker<'l> {
     step: Step,
 }
 
-/// What a line marker says about the file.
+/// Tells whether a file begins or ends at a line marker.
 #[derive(Clone, Copy)]
 enum Step {
     /// The file is included here.
@@ -198,9 +198,9 @@ fn header_of(name: &[u8], headers: &[Header], reading: Reading) -> Option<usize>
 /// one line. So all lines from one directive to the next count if one of them is shown, and further
 /// lines until all parentheses are closed.
 ///
-/// Of all lines between, the indentation counts, and whether they are directives. The compiler does
-/// not warn about an indented line below an `if` if a directive is between, or a line with less
-/// indentation.
+/// The indentation of each line between the first and the last counts, and so does whether the line
+/// is a directive. For example, the compiler warns about an indented line below an `if`, but not if
+/// a directive or a line with less indentation is between them.
 fn placed_lines(source: &[u8], shown: &[u64]) -> Option<Vec<u8>> {
     let lines = Lines::of(source)?;
     let (mut placed, mut depth, mut is_open) = (Writer::default(), 0, false);

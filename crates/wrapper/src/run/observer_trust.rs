@@ -1,8 +1,8 @@
 //! Learns from runs which programs the preloaded library can observe.
 //!
 //! The library is trusted for a program after the kernel observer has watched a run of it as well
-//! and both saw the same. AccessKind loader and libc did unseen in that run is then added to each of its
-//! later runs. In a whole command, the kernel observer watches samples: a few processes of each
+//! and both saw the same. Accesses of the loader and libc that the library did not see in that run are
+//! then added to each of its later runs. In a whole command, the kernel observer watches samples: a few processes of each
 //! program without a verdict. If these do not suffice, it watches the whole next run.
 //!
 //! Unaware of: what the run is recorded for, whether it will be recorded.
@@ -33,7 +33,7 @@ const UNSEEN_MAX: usize = 4096;
 /// Why a run is not trusted, and the program that is the cause.
 pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
-/// AccessKind the store knows about the programs of a request.
+/// Holds the verdicts of the store on the programs of a request.
 pub(crate) struct ObserverTrust<'a> {
     recorder: &'a Recorder<'a>,
     stat_cache: &'a StatCache,

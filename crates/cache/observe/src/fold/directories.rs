@@ -21,13 +21,10 @@ impl<'t> Fold<'t> {
         let state = self.processes.state(e.pid);
         let last = state.last_look.take();
         let is_look = matches!(e.kind, EventKind::Stat | EventKind::Lstat) && e.error == 0;
-        if !is_look && let Some(looks @ [_, ..]) = state.start_looks.as_deref() {
-            let looks = looks.to_vec();
-            state.start_looks = None;
+        state.looked_before = last.is_some() && is_look;
+        if !is_look && let Some(looks) = state.start_looks.take_if(|looks| !looks.is_empty()) {
             self.compare_in_pairs(&looks);
         }
-        let state = self.processes.state(e.pid);
-        state.looked_before = last.is_some() && is_look;
         let Some(last) = last else { return };
         let counts = match last.how {
             DirectoryTimes::UnlessListed => {
@@ -93,9 +90,9 @@ impl<'t> Fold<'t> {
 
     /// Handles the event after a Python looked at a directory. For each import, Python looks once at
     /// each directory of its search path, the first time twice more, and lists the directory if it
-    /// has changed. If the module is not there, Python looks at the directory of its standard library next. If the
-    /// module is there, Python looks at its source and opens the compiled code. A script that
-    /// looks at the directory for its times does none of that right afterwards.
+    /// has changed. If the module is not there, Python looks at the directory of its standard library
+    /// next. If the module is there, Python looks at its source and opens the compiled code. A script
+    /// that looks at the directory for its times does none of that right afterwards.
     pub(super) fn after_searching(&mut self, e: &Event<'t>, policy: &Policy) {
         if !self.run.searches_modules {
             return;
