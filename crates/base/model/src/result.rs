@@ -158,6 +158,8 @@ pub enum Modified<P> {
     As(P),
     /// A fixed time, in nanoseconds since 1970.
     At(u64),
+    /// The mtime of the output of this result with this path.
+    With(P),
 }
 
 impl<'a> Output<'a> {
@@ -401,6 +403,7 @@ impl Modified<Vec<u8>> {
             Modified::Written => Modified::Written,
             Modified::As(path) => Modified::As(path),
             Modified::At(nanoseconds) => Modified::At(*nanoseconds),
+            Modified::With(path) => Modified::With(path),
         }
     }
 }
@@ -417,6 +420,10 @@ impl<'a> Modified<&'a [u8]> {
                 w.u8(2);
                 w.number(*nanoseconds);
             }
+            Modified::With(path) => {
+                w.u8(3);
+                w.bytes(path);
+            }
         }
     }
 
@@ -425,6 +432,7 @@ impl<'a> Modified<&'a [u8]> {
             0 => Modified::Written,
             1 => Modified::As(r.bytes(PATH_BYTES_MAX)?),
             2 => Modified::At(r.number()?),
+            3 => Modified::With(r.bytes(PATH_BYTES_MAX)?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }
@@ -456,6 +464,7 @@ mod tests {
             let mut outputs: Vec<_> = kinds.iter().map(|&kind| Output::new(b"p", kind)).collect();
             outputs[0].modified = Modified::As(b"\0\x01/from");
             outputs[1].modified = Modified::At(1_234_567_890_123_456_789);
+            outputs[2].modified = Modified::With(b"\0\x01/o");
             let messages = [Rewrite::GccDepfile, Rewrite::Text];
             let origin = vec![&b"/w"[..]];
             let result = ActionResult {

@@ -134,6 +134,10 @@ impl Store {
                 Modified::Written => began.map(|began| finished(began, at)),
                 Modified::As(file) => Some(modified_as(file, roots)?),
                 Modified::At(nanoseconds) => Some(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
+                Modified::With(other) => {
+                    let at = result.outputs.iter().position(|output| output.path == other).unwrap_or(at);
+                    began.map(|began| finished(began, at))
+                }
             };
             match plan(&path, output, bounds) {
                 Ok(before) => planned.push(Planned { output, path, before, blob, modified }),
