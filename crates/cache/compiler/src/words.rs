@@ -204,11 +204,12 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
     })
 }
 
-/// Words with which a script uses clocks that many programs read for other reasons.
+/// Words with which a script uses clocks that many programs read for other reasons, or asks how much
+/// of the disk or of the memory is free. No event shows the latter.
 #[rustfmt::skip]
 pub const CLOCK_WORDS: &[&str] = &[
     "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "times()", "thread_time",
-    "wait3(", "wait4(", "ru_utime", "ru_stime",
+    "wait3(", "wait4(", "ru_utime", "ru_stime", "statvfs", "disk_usage", "AVPHYS",
 ];
 
 /// Words with which a Perl script uses clocks.

@@ -102,6 +102,8 @@ fn the_clock_is_never_answered() {
         "import logging, zipfile\nzipfile.ZipFile('o.zip', 'w').writestr('a', 'b')",
         "import logging, gzip\ngzip.open('o.gz', 'w').write(b'a')",
         "import logging, email.utils\nprint(email.utils.formatdate())",
+        "import shutil\nprint(shutil.disk_usage('.').free > 0)",
+        "import os\nprint(os.statvfs('.').f_bavail > 0, os.sysconf('SC_AVPHYS_PAGES') > 0)",
     ] {
         let project = Project::of(&[("gen.py", text)]);
         let outcomes = [0; 4].map(|at| ran(&project, at, &[PYTHON, "gen.py"]));
