@@ -169,6 +169,30 @@ fn programs_that_a_tool_starts() {
     }
 }
 
+/// Of all commands of this tool, only the one for `x.c` starts the helper.
+#[test]
+fn a_program_that_one_command_alone_starts() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place("case $2 in x.c) ./helper;; *) cat $2 > $4;; esac");
+    if !compiled(&place, &["gcc"], "helper") {
+        return;
+    }
+    let others = |round: usize| {
+        for other in ["y", "z"] {
+            let (source, object) = (format!("{other}.c"), format!("{other}.o"));
+            place.put(&source, format!("int a{round};\n"));
+            place.settle();
+            let (_, outcome) = place.counted(place.larder(&["./mycc", "-c", &source, "-o", &object]));
+            assert_eq!(outcome, "miss", "{other}");
+        }
+    };
+    others(0);
+    for (round, outcome) in ["miss:unjudged", "miss", "hit", "hit"].into_iter().enumerate() {
+        place.check(&mycc(), &[outcome]);
+        others(round + 1);
+    }
+}
+
 #[test]
 fn a_set_user_id_program_is_not_recorded() {
     use std::os::unix::fs::PermissionsExt;
