@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 
 use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, starts_others};
 use larder_lookup::{
-    Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key,
-    unseen_path,
+    Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
 };
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
@@ -311,9 +310,14 @@ impl<'a> ObserverTrust<'a> {
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
-            if let Some(path) = self.gone_unjudged(run, samples) {
-                return Err(self.doubt(Judgement::Again, path));
-            }
+        }
+        // If both observers watched the run, they saw what such a program did.
+        let samples = observed_run.samples.as_deref().unwrap_or_default();
+        if observed_run.verdict.is_none()
+            && let Some(path) = self.gone_unjudged(run, samples)
+        {
+            let key = made_program_key(self.request, &path, self.place);
+            return Err(self.unjudged(path, key));
         }
         for (path, content) in self.of(run) {
             let key = program_key(&content, self.request, self.place);
