@@ -54,7 +54,8 @@ pub use image::{
 };
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{
-    Change, DirectoryChecks, DirectoryTimes, Git, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile,
+    Change, DateSource, DirectoryChecks, DirectoryTimes, Git, Habit, Identity, Looked, Prior, Seen, Times,
+    is_name_of_tempfile,
 };
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{

@@ -166,6 +166,9 @@ pub struct Habit {
     /// It writes down numbers that differ in each place, such as inode numbers, only so that they
     /// can be compared.
     pub shows_numbers: bool,
+    /// An mtime that it sets is that of a file that it accessed, as for `cp -p` and `touch -r`, unless
+    /// it accessed no file with this mtime.
+    pub copies_times: bool,
     /// It may ask for internet sockets, only to find out whether there are any.
     pub tries_sockets: bool,
     /// It puts recorded results in place, and reports itself how far they depend on modes and
@@ -237,8 +240,8 @@ pub enum Change {
         /// A part of a compiler wrote the file and closed it only when it was complete. A shell, in
         /// contrast, closes the target of a redirection before anything is written.
         closed_when_complete: bool,
-        /// The command set the mtime of the file.
-        dated: bool,
+        /// The command set the mtime of the file: an index of [`Seen::date_sources`].
+        dated: Option<usize>,
         /// The command set extended attributes of the file. `cp` sets modes in this way
         /// (`system.posix_acl_access`).
         attributed: bool,
@@ -249,6 +252,15 @@ pub enum Change {
     Directory(FileMode),
     /// The path was removed.
     Removed,
+}
+
+/// The files from which processes may have copied an mtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DateSource {
+    /// The programs are known to set only mtimes that they copy, as `cp -p` does.
+    pub only_copies: bool,
+    /// The files that these processes accessed, absolute, as the tool used them.
+    pub accessed: Vec<Vec<u8>>,
 }
 
 /// The paths that a run relied on and the paths that it changed, each in the order of the first
@@ -277,6 +289,8 @@ pub struct Seen {
     pub owners_set: bool,
     /// A program that uses mtimes accessed a file whose mtime the command had set.
     pub dates_count: bool,
+    /// The files from which the command may have copied the mtimes that it set.
+    pub date_sources: Vec<DateSource>,
     /// Variables that were asked for, with their values; `None` if not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }

@@ -155,7 +155,7 @@ pub enum Modified<P> {
     /// The time when it is written or put in place.
     Written,
     /// Also that time, and it is equal to that of the last output before with such a time: both
-    /// were written in one tick of the clock.
+    /// were written in one tick of the clock, or the command copied the mtime of one to the other.
     WrittenWithPrevious,
     /// The mtime of this file: a path that the command accessed, with its root replaced.
     As(P),

@@ -64,6 +64,7 @@ pub fn draws_numbers(text: &[u8]) -> bool {
     let mut words = text.split(|byte| !is_in_word(*byte));
     is_compiled
         || words.any(|word| FUNCTIONS.iter().any(|function| function.as_bytes() == word))
+        || contains(text, ".seed()")
         || MODULES.iter().any(|module| uses_module(text, module.as_bytes()))
 }
 
@@ -74,8 +75,9 @@ const GIVEN_BY: &[&str] = &["=", "-m", "return", "from"];
 /// Returns true if a text uses what is in this module, or gives the module away. To import the
 /// module as a whole is no use, nor is a word of a comment.
 fn uses_module(text: &[u8], module: &[u8]) -> bool {
-    let is_seeded = module == b"random" && text.split(|byte| *byte == b'\n').any(seeds);
+    let seeded_at = if module == b"random" { seeded_at(text) } else { None };
     memmem::find_iter(text, module).any(|at| {
+        let is_seeded = seeded_at.is_some_and(|seeded_at| at >= seeded_at);
         let (before, rest) = (&text[..at], &text[at + module.len()..]);
         let is_letter = |byte: Option<&u8>| byte.is_some_and(|byte| is_in_word(*byte));
         if is_letter(before.last()) || is_letter(rest.first()) {
@@ -86,7 +88,8 @@ fn uses_module(text: &[u8], module: &[u8]) -> bool {
             return false;
         }
         if rest.starts_with(b".") && is_letter(rest.get(1)) {
-            return !is_seeded && !is_constant(rest, b".Random(");
+            let seeds_anew = rest.starts_with(b".seed(") && !is_constant(rest, b".seed(");
+            return !(is_seeded && !seeds_anew) && !is_constant(rest, b".Random(");
         }
         let is_named = rest.trim_ascii_start().starts_with(b"as ");
         let statement = &before[memchr::memrchr2(b'\n', b';', before).map_or(0, |end| end + 1)..];
@@ -98,6 +101,19 @@ fn uses_module(text: &[u8], module: &[u8]) -> bool {
         let is_listed = before.ends_with(b",") && rest.starts_with(b",");
         is_named || !is_apart || is_listed || GIVEN_BY.iter().any(|end| before.ends_with(end.as_bytes()))
     })
+}
+
+/// Returns where a text seeds the generator of the module `random` first. Numbers that are drawn
+/// before that differ in each run.
+fn seeded_at(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split(|byte| *byte == b'\n') {
+        if seeds(line) {
+            return Some(at);
+        }
+        at += line.len() + 1;
+    }
+    None
 }
 
 /// Returns true for a line that seeds the generator of the module `random` with a constant, and
@@ -177,8 +193,12 @@ mod tests {
             "import random, os; random.seed(1)\nx = random.random()",
             "if x:\n    random.seed(1)\nrandom.random()",
             "random.seed(x)\nrandom.random()",
+            "x = random.choice('ab')\nrandom.seed(1)",
+            "random.seed(1)\nrandom.seed()\nrandom.random()",
+            "random.seed(1)\nrandom.seed(x)\nrandom.random()",
             "random.seed()\nrandom.random()",
             "random.seed(1)\nsecrets.choice(x)",
+            "r = random.Random(7)\nr.seed()\nr.random()",
             "random.Random(x).random()",
             "random.seed('a' + str(x) + 'b')\nrandom.random()",
             "python3 -m random a b",

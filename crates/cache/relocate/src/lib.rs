@@ -31,6 +31,7 @@ pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependenc
 pub use object::sums_sources;
 pub use pickle::pickled_words;
 use roots::Map;
+pub use text::is_laid_out;
 
 /// The place where the bytes were made, and the place where they are wanted. Both lists have the
 /// same length and order.

@@ -201,7 +201,7 @@ fn is_text(c: u8) -> bool {
 /// clang's YAML about optimisations and the comments of `-fverbose-asm` are wrapped at a column. An
 /// assembler source with debug information has gcc's strings in the order of a hash table. `-H`
 /// ends with a sorted list.
-fn is_laid_out(text: &[u8]) -> bool {
+pub fn is_laid_out(text: &[u8]) -> bool {
     const SIGNS: [&[u8]; 7] = [
         b"Multiple include guards may be useful for:",
         b"# options passed: ",

@@ -117,6 +117,30 @@ fn places_that_share_a_name() {
     );
 }
 
+/// A result that is equal in two directories may have a relative path from them to a file above both.
+#[test]
+fn places_as_deep_below_a_file_that_is_used() {
+    let project = Project::of(&[("in", "x\n")]);
+    project.place.put("shared/file", "s\n");
+    project.place.settle();
+    let script = format!("realpath --relative-to=. {} > out", project.place.text("work/shared/file"));
+    let expected = [("1/this", "miss"), ("22/other", "miss"), ("3/third", "hit"), ("4/5/6", "miss"), ("7", "miss")];
+    for (at, expect) in expected {
+        assert_eq!(project.compared_at(at, &["sh", "-c", &script]), expect, "{at}");
+    }
+}
+
+/// gcc writes the path of the directory into assembler source, among strings in the order of a hash
+/// table. Any two directories may have the same order by chance.
+#[test]
+fn places_in_the_order_of_a_hash_table() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let project = Project::of(&[("x.c", "int x;\n")]);
+    for at in ["a", "b", "c/d", "e", "ff", "g/h/i", "jj", "k", "ll", "m"] {
+        assert!(project.compared_at(at, &["sh", "-c", "gcc -g -S x.c"]).starts_with("miss"), "{at}");
+    }
+}
+
 /// A program, a library and an object contain the path of the directory because they use it.
 #[test]
 fn programs_that_use_the_place() {

@@ -66,6 +66,8 @@ fn random_results_are_never_answered() {
         "import random as r\nprint(r.randint(0, 0))",
         "import random\nif not __debug__:\n    random.seed(1)\nprint(random.choice('a'))",
         "import random; random.seed(1); random.seed(); print(random.choice('a'))",
+        "import random\nx = random.choice('a')\nrandom.seed(1)\nprint(x)",
+        "import random\nrandom.seed(1)\nnumbers = random.Random(7)\nnumbers.seed()\nprint(numbers.choice('a'))",
         "import secrets\nprint(secrets.randbelow(1))",
         "import os\nprint(os.urandom(1)[0] < 256)",
         "import uuid\nprint(uuid.uuid4())",

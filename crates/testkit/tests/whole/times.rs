@@ -66,6 +66,62 @@ fn copies_have_the_times_of_what_they_are_copies_of() {
     assert_eq!(compared(&project, 3, COPIES), "miss");
 }
 
+/// Several files have one mtime, as after `tar` or a checkout with a fixed date. An output has the
+/// time of the file that the program copied, not of another one, and not of its own old file.
+#[test]
+fn a_time_is_that_of_the_file_that_was_copied() {
+    let scripts = [
+        "cat a d/e; cp -p b out",
+        "cat a d/e; touch -r b out",
+        "cp -p a out1 && install -p b out2",
+        "mkdir o && cp -p d/e o/x && cp -p d/f o && cp -p b out",
+        "touch -r b t && cat a >> b && touch -r t b && rm t",
+        "cat b; touch -d '2019-01-02 03:04:05 UTC' out",
+        "cat b; tar xf t.tar",
+    ];
+    let set_up = "t='2019-01-02 03:04:05 UTC'; echo t > out; touch -d \"$t\" a b d/e d/f; cp -p b out3; \
+        tar cf t.tar out3; touch -d \"$t\" out out3 t.tar";
+    for script in scripts {
+        let project = Project::of(&[("a", "a\n"), ("b", "b\n"), ("d/e", "e\n"), ("d/f", "f\n")]);
+        let compare = |change: &str| {
+            let before = format!("{set_up}; {change}");
+            let argv = ["sh", "-c", script];
+            let lay_out = || {
+                let top = project.lay_out(0);
+                assert_eq!(project.plain(0, &["sh", "-c", &before]).code, Some(0));
+                top
+            };
+            let top = lay_out();
+            project.plain(0, &argv);
+            let plain = set_times(&top);
+            lay_out();
+            let (ran, outcomes) = project.through_larder(0, &argv);
+            assert_eq!(ran.code, Some(0));
+            assert_eq!(set_times(&top), plain, "{script}, {change}, {outcomes:?}: left is with larder");
+            outcomes.last().cloned()
+        };
+        let outcomes = [0; 3].map(|_| compare(""));
+        assert_eq!(outcomes[2].as_deref(), Some("hit"), "{script}: {outcomes:?}");
+        for name in ["a", "b", "d/e", "out", "t.tar"] {
+            compare(&format!("touch -d 2020-02-02 {name}"));
+        }
+    }
+}
+
+/// A copy of what the command has just made is as old as that, so `make` may regard neither as newer.
+#[test]
+fn a_copy_of_an_output_is_as_old() {
+    let project = Project::of(&[("a", "a\n")]);
+    let script = "cat a > made; sleep 0.05; cp -p made copy; touch -r copy third; rm copy";
+    let mut outcome = String::new();
+    for _ in 0..3 {
+        outcome = project.compared(0, &["sh", "-c", script]);
+        let equal = "! test made -nt third && ! test third -nt made && test made -nt a";
+        assert_eq!(project.plain(0, &["sh", "-c", equal]).code, Some(0), "{outcome}");
+    }
+    assert_eq!(outcome, "hit");
+}
+
 /// If a program compares an mtime that the command set, the mtime of the other file counts too.
 #[test]
 fn a_time_that_was_set_is_compared() {

@@ -200,9 +200,10 @@ impl<'a> OutputStorer<'a> {
     }
 }
 
-/// Notes which outputs were written in one tick of the clock. `outputs` are in the order of their
-/// mtimes. If a hit gave such outputs different mtimes, the next `make` would find another order than
-/// after the recorded run, so that no record of it would match.
+/// Notes which outputs have the mtime of the output before: both were written in one tick of the
+/// clock, or the command copied the mtime. `outputs` are in the order of their mtimes. If a hit gave
+/// such outputs different mtimes, the next `make` would find another order than after the recorded
+/// run, so that no record of it would match.
 pub(crate) fn note_ticks(outputs: &mut [StoredOutput]) {
     let mut before = None;
     for output in outputs.iter_mut().filter(|output| output.modified == Mtime::Written) {

@@ -103,6 +103,8 @@ fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
         sorts_names: true,
         tunes_memory: is_believed,
         times: if told.named.dates_compared { Times::Files } else { Times::Blind },
+        // `strip -p` and `objcopy -p` do so.
+        copies_times: true,
         ..strict
     }
 }
@@ -245,7 +247,8 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
         Rule::Touch => {
             // It reads the clock to parse any date, whether or not the date is relative to now.
             let clock_reads = if told.arguments.is_none_or(hangs_on_the_present) { 0 } else { u32::MAX };
-            Habit { clock_reads, zone_reads: u32::MAX, ..strict }
+            // With `-r` and a date, the date is relative to the mtime of the other file.
+            Habit { clock_reads, zone_reads: u32::MAX, copies_times: true, ..strict }
         }
         Rule::Tar if told.arguments.is_some_and(only_extracts) => {
             // It reads the clock to warn about files from the future.
@@ -274,7 +277,7 @@ fn copies(program: &[u8], told: &Told, strict: Habit) -> Habit {
     let words: &[&[u8]] = &[b"--update", b"--compare"];
     let compares =
         told.may_have(|argument| short(argument, letters) || words.iter().any(|word| argument.starts_with(word)));
-    Habit { times: Times::Mode, compares, ..strict }
+    Habit { times: Times::Mode, compares, copies_times: true, ..strict }
 }
 
 /// Returns the habit of `ls`. Options that only print names, sort them by mtime or change the

@@ -57,10 +57,11 @@ impl<'t> Fold<'t> {
             // a directory would change its mtime again.
             EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
             EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Link | Made::File { .. })) => {
+                // The present time is the one that the file already has, nearly.
+                let setter = if e.extra == 1 { None } else { Some(self.sets_times(e, policy)) };
                 if let Some(state) = self.paths.file_behind(e.path) {
-                    // The present time is the one that the file already has, nearly.
                     state.is_added_to = true;
-                    state.is_dated |= e.extra != 1;
+                    state.dated_by.extend(setter.filter(|setter| !state.dated_by.contains(setter)));
                 }
             }
             EventKind::Truncate if self.paths.is_temporary(e.path) => {}

@@ -27,6 +27,7 @@ impl<'t> Fold<'t> {
         }
         let mut seen = self.seen_of_the_run();
         self.add_outputs(policy, &mut seen);
+        seen.date_sources = self.date_sources();
         self.compare_copied_modes();
         self.add_inputs(policy, &mut seen);
         let random_names = self.random_names();
@@ -197,7 +198,7 @@ impl<'t> Fold<'t> {
                 let closed_when_complete = (policy.is_compiler_part)(writer) && !rewrites && !state.is_added_to;
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || state.existed == Some(false);
-                let (dated, attributed) = (state.is_dated, state.is_attributed);
+                let (dated, attributed) = (self.dates.source(&state.dated_by), state.is_attributed);
                 Change::File { placement, mode, new, closed_when_complete, dated, attributed }
             }
             Made::Link => Change::Link,

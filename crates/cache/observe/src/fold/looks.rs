@@ -137,6 +137,7 @@ impl<'t> Fold<'t> {
         }
         if self.is_made(e) {
             self.sees_mode_of_made(e);
+            self.sees_date_of_made(e);
             self.run.dates_count |= self.is_dated(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
             self.files.read_again.extend(e.identity.map(|id| id.file_id()));
             return;
@@ -290,6 +291,7 @@ impl<'t> Fold<'t> {
     /// for mtimes that the command set itself.
     fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
         self.sees_mode_of_made(e);
+        self.sees_date_of_made(e);
         let habit = self.habit(e.pid, policy);
         let reported = matches!(e.extra, event::REPORTED_COMPARED | event::REPORTED_MODIFIED | event::REPORTED_STATUS);
         let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
@@ -301,7 +303,7 @@ impl<'t> Fold<'t> {
 
     /// Returns true if the command made the file at this path and gave it an mtime.
     fn is_dated(&self, path: &[u8]) -> bool {
-        self.paths.get(path).is_some_and(|state| state.is_dated)
+        self.paths.get(path).is_some_and(|state| !state.dated_by.is_empty())
     }
 
     /// Notes that a process saw a mode that depends on the umask. If the process gives that mode to

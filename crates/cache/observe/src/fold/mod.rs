@@ -17,12 +17,14 @@
 //! | `directories` | which looks at directories are for their mtimes |
 //! | `opening` | files that are opened, for reading or writing |
 //! | `changes` | paths that come and go, modes, times |
+//! | `dates` | from which files the command may have copied mtimes |
 //! | `finish` | what counts at the end |
 //! | `path_state`, `process_state`, `run_state` | what is known of each path, process, and run |
 //!
 //! Unaware of: which observer made the trace, the content of files, the store.
 
 mod changes;
+mod dates;
 mod directories;
 mod finish;
 mod looks;
@@ -40,6 +42,7 @@ use std::collections::BTreeSet;
 use larder_model::path::{file_name, without_slashes};
 use larder_model::{Seen, Unrecorded};
 
+use self::dates::Dates;
 use self::path_state::{Files, Paths};
 pub use self::policy::{HabitOf, Origin, Policy};
 use self::process_state::{Life, Processes};
@@ -91,6 +94,7 @@ struct Fold<'t> {
     files: Files<'t>,
     processes: Processes<'t>,
     run: RunState<'t>,
+    dates: Dates,
     /// Which process looked at which path.
     seen_by: Vec<(Life, &'t [u8])>,
 }

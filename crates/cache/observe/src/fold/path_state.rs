@@ -7,6 +7,7 @@ use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Identity, Looked, Placement, Times};
 use larder_sys::FileType;
 
+use super::process_state::Life;
 use crate::event::file_type;
 use crate::paths::has_parents;
 use crate::process_tree::Running;
@@ -49,8 +50,8 @@ pub(super) struct PathState<'t> {
     /// The command gave the file that it made here extended attributes. For example, `cp` sets
     /// modes in this way.
     pub(super) is_attributed: bool,
-    /// The command gave the file that it made here an mtime.
-    pub(super) is_dated: bool,
+    /// The processes that gave the file that the command made here an mtime.
+    pub(super) dated_by: Vec<Life>,
     /// The path must not exist before a run. If something had been there, the command would have
     /// made nothing here, or something else.
     pub(super) must_be_absent: bool,
@@ -91,7 +92,7 @@ impl PathState<'_> {
     /// such an mtime.
     pub(super) fn forget_attributes(&mut self) -> bool {
         self.is_attributed = false;
-        std::mem::take(&mut self.is_dated)
+        !std::mem::take(&mut self.dated_by).is_empty()
     }
 }
 
@@ -309,9 +310,10 @@ impl<'t> Paths<'t> {
         let is_lost = self.states.get_mut(to).is_some_and(PathState::forget_attributes);
         let Some(old) = self.states.get_mut(from) else { return is_lost };
         let (is_attributed, is_added_to) = (old.is_attributed, old.is_added_to);
-        let is_dated = old.forget_attributes();
+        let dated_by = std::mem::take(&mut old.dated_by);
+        old.forget_attributes();
         let new = self.state(to);
-        (new.is_attributed, new.is_dated) = (is_attributed, is_dated);
+        (new.is_attributed, new.dated_by) = (is_attributed, dated_by);
         new.is_added_to |= is_added_to;
         is_lost
     }

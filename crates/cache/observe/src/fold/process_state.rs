@@ -96,7 +96,7 @@ impl ProcessState<'_> {
 }
 
 /// A process, by its pid and by how many processes had that pid before.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Life {
     pid: u32,
     earlier: u32,

@@ -54,6 +54,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             Habit {
                 times,
                 compares: [&b"make"[..], b"sh", b"bash", b"dash"].contains(&program),
+                copies_times: program == b"cp",
                 directories: match program {
                     b"make" => Some(DirectoryTimes::UnlessListed),
                     b"sh" => Some(DirectoryTimes::InPairs(DirectoryChecks::Unknown)),
