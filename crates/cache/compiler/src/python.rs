@@ -89,7 +89,7 @@ fn uses_module(text: &[u8], module: &[u8]) -> bool {
         }
         if rest.starts_with(b".") && is_letter(rest.get(1)) {
             let seeds_anew = rest.starts_with(b".seed(") && !is_constant(rest, b".seed(");
-            return !(is_seeded && !seeds_anew) && !is_constant(rest, b".Random(");
+            return (!is_seeded || seeds_anew) && !is_constant(rest, b".Random(");
         }
         let is_named = rest.trim_ascii_start().starts_with(b"as ");
         let statement = &before[memchr::memrchr2(b'\n', b';', before).map_or(0, |end| end + 1)..];
