@@ -205,7 +205,7 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
 }
 
 /// Words in the names of properties of the system by which CMake returns the size of the memory and
-/// how much of it is free. For any other property it finds that out too, and returns it to nobody.
+/// how much of it is free. For any other property it finds that out too, and returns none of it.
 pub const CMAKE_MEMORY_WORDS: &[&str] = &["PHYSICAL_MEMORY", "VIRTUAL_MEMORY", "}_MEMORY"];
 
 /// Words with which a script uses clocks that many programs read for other reasons.
