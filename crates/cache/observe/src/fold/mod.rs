@@ -19,11 +19,12 @@
 //! | `changes` | paths that come and go, modes, times |
 //! | `dates` | from which files the command may have copied mtimes |
 //! | `finish` | what counts at the end |
-//! | `path_state`, `process_state`, `run_state` | what is known of each path, process, and run |
+//! | `path_state`, `process_state`, `date_state`, `run_state` | what is known of each path, process, set mtime, and run |
 //!
 //! Unaware of: which observer made the trace, the content of files, the store.
 
 mod changes;
+mod date_state;
 mod dates;
 mod directories;
 mod finish;
@@ -42,7 +43,7 @@ use std::collections::BTreeSet;
 use larder_model::path::{file_name, without_slashes};
 use larder_model::{Seen, Unrecorded};
 
-use self::dates::Dates;
+use self::date_state::Dates;
 use self::path_state::{Files, Paths};
 pub use self::policy::{HabitOf, Origin, Policy};
 use self::process_state::{Life, Processes};
