@@ -169,6 +169,65 @@ fn programs_that_a_tool_starts() {
     }
 }
 
+/// Of all commands of this tool, only the one for `x.c` starts the helper.
+#[test]
+fn a_program_that_one_command_alone_starts() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place("case $2 in x.c) ./helper;; *) cat $2 > $4;; esac");
+    if !compiled(&place, &["gcc"], "helper") {
+        return;
+    }
+    let others = |round: usize| {
+        for other in ["y", "z"] {
+            let (source, object) = (format!("{other}.c"), format!("{other}.o"));
+            place.put(&source, format!("int a{round};\n"));
+            place.settle();
+            let (_, outcome) = place.counted(place.larder(&["./mycc", "-c", &source, "-o", &object]));
+            assert_eq!(outcome, "miss", "{other}");
+        }
+    };
+    others(0);
+    for (round, outcome) in ["miss:unjudged", "miss", "hit", "hit"].into_iter().enumerate() {
+        place.check(&mycc(), &[outcome]);
+        others(round + 1);
+    }
+}
+
+/// The tool makes a program `h` and runs it. For `x.c` that program makes its system calls without
+/// libc. At the end of the run its file is gone, or another program is at its path.
+#[test]
+fn a_program_that_is_gone_by_the_end_is_judged() {
+    probe_skip!(has("gcc") && cfg!(target_arch = "x86_64"), "gcc for x86-64 is not installed");
+    for after in ["rm h", "cp /bin/true h.new; mv h.new h"] {
+        let place =
+            place(&format!("cp /bin/true h; ./h; case $2 in x.c) cp raw h; ./h;; *) cat $2 > $4;; esac; {after}"));
+        place.put(
+            "raw.c",
+            "static long sys(long n, long a, long b, long c) { long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a),\
+             \"S\"(b), \"d\"(c) : \"rcx\", \"r11\", \"memory\"); return r; }\n\
+             int main(void) { char b[99]; long n = sys(0, sys(2, (long)\"in/a\", 0, 0), (long)b, 99);\n\
+             sys(1, sys(2, (long)\"x.o\", 01101, 0644), (long)b, n); return 0; }\n",
+        );
+        place.run(&["gcc", "-o", "raw", "raw.c"]).run().ends(0);
+        let other = ["./mycc", "-c", "y.c", "-o", "y.o"];
+        for content in ["1\n", "22\n", "333\n"] {
+            place.put("y.c", content);
+            place.settle();
+            place.counted(place.larder(&other));
+        }
+        for content in ["one\n", "two\n", "three\n"] {
+            place.put("in/a", content);
+            place.settle();
+            for run in 0..3 {
+                let (ran, outcome) = place.counted(place.larder(&mycc()));
+                let made = String::from_utf8(place.read("x.o")).expect("is text");
+                assert_eq!((ran.code, &made[..]), (Some(0), content), "run {run}: {outcome}");
+                place.remove(&["x.o"]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_set_user_id_program_is_not_recorded() {
     use std::os::unix::fs::PermissionsExt;

@@ -2,8 +2,8 @@
 //! by a run that the kernel observer watches as well.
 //!
 //! ```text
-//! judgement = u8 format version, u8 tag, number of looks, look*, digest
-//! tag       = 1 believed · 2 disbelieved · 3 again · 4 unreported · 5 changes
+//! judgement = u8 format version, u8 tag, number of looks, look*, [digest program], digest
+//! tag       = 1 believed · 2 disbelieved · 3 again · 4 unreported · 5 changes · 6 open, with program
 //! look      = bytes path, u8 way, [number errno]
 //! way       = 1 content · 2 kind · 3 link · 4 listing · 5 absence · 6 error, with errno
 //! ```
@@ -12,7 +12,7 @@
 //!
 //! Unaware of: where judgements are stored, how two observers are compared.
 
-use crate::{DecodeError, FORMAT_VERSION, Looked, Reader, Writer};
+use crate::{DecodeError, Digest, FORMAT_VERSION, Looked, Reader, Writer};
 
 const PATH_BYTES_MAX: u64 = 64 << 10;
 
@@ -33,6 +33,10 @@ pub enum Judgement {
     /// Roots and names by chance in the paths are replaced. This is stored under a key of its own,
     /// apart from the other judgements.
     Changes(Vec<Vec<u8>>),
+    /// The last run of a command started the program whose verdict has this key, and there was no
+    /// verdict. As long as there is none, the command must be watched by both observers, because it
+    /// may be the only one that starts the program. This is stored under a key of its own as well.
+    Open(Digest),
 }
 
 /// An access that the library does not see.
@@ -92,6 +96,7 @@ impl Judgement {
                 changed = paths.iter().map(read).collect();
                 (5, &changed)
             }
+            Judgement::Open(_) => (6, &[]),
         };
         w.u8(tag);
         w.number(unseen.len() as u64);
@@ -108,6 +113,9 @@ impl Judgement {
                     w.number(errno.into());
                 }
             }
+        }
+        if let Judgement::Open(program) = self {
+            w.digest(program);
         }
         w.seal()
     }
@@ -126,6 +134,7 @@ impl Judgement {
             3 => Judgement::Again,
             4 => Judgement::Unreported,
             5 => Judgement::Changes(unseen.into_iter().map(|look| look.path).collect()),
+            6 => Judgement::Open(r.digest()?),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -156,7 +165,8 @@ mod tests {
         let ways = [Way::Content, Way::Kind, Way::Link, Way::Listing, Way::Absence, Way::Error(13)];
         let unseen = ways.into_iter().map(|way| Unseen { path: b"/etc/ld.so.cache".to_vec(), way }).collect();
         let changes = Judgement::Changes(vec![b"\0\x01/zconf.h".to_vec(), b"/x".to_vec()]);
-        let plain = [Judgement::Disbelieved, Judgement::Again, Judgement::Unreported];
+        let open = Judgement::Open(Digest::of(b"program"));
+        let plain = [Judgement::Disbelieved, Judgement::Again, Judgement::Unreported, open];
         for judgement in [Judgement::Believed(unseen), changes].into_iter().chain(plain) {
             let bytes = judgement.encode();
             assert_eq!(Judgement::decode(&bytes), Ok(judgement.clone()));

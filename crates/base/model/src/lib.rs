@@ -54,7 +54,8 @@ pub use image::{
 };
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{
-    Change, DateSource, DirectoryTimes, Git, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile,
+    Change, DateSource, DirectoryChecks, DirectoryTimes, Git, Habit, Identity, Looked, Prior, Seen, Times,
+    is_name_of_tempfile,
 };
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
@@ -75,4 +76,4 @@ pub use text::{contains, contains_any, is_in_word, leading_word, trailing_word};
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not
 /// found.
-pub const FORMAT_VERSION: u8 = 12;
+pub const FORMAT_VERSION: u8 = 13;

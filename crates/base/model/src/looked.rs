@@ -150,6 +150,8 @@ pub struct Habit {
     /// It reads `/proc/self/maps` and the like to manage its memory, and its result does not depend
     /// on that.
     pub tunes_memory: bool,
+    /// It reads `/proc/meminfo` although nothing asks it for the size of the memory.
+    pub reads_memory_size: bool,
     /// It tries to open its terminal and does nothing with it, as shells do.
     pub tries_terminal: bool,
     /// It is git and only shows what the repository and the checkout hold.
@@ -185,7 +187,20 @@ pub enum DirectoryTimes {
     /// prerequisites for their mtimes, and at directories that it searches.
     UnlessListed,
     /// Those right before or after another look. Shells and `test` compare two paths for `-nt`.
-    InPairs,
+    InPairs(DirectoryChecks),
+}
+
+/// The looks of a shell at directories that are not for a test of its script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryChecks {
+    /// Not known.
+    Unknown,
+    /// Those of dash. When it starts, it looks at `PWD` and `.`.
+    Once,
+    /// Those of bash. It looks at `PWD` and `.` when it starts, and if they are the same, at each
+    /// directory on the way there from the top down. It then looks at `OLDPWD`. For `cd`, it looks at
+    /// each directory on the way.
+    EachAbove,
 }
 
 /// The facts that decide the output of a git command, besides HEAD, refs and configuration.

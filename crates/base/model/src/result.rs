@@ -15,7 +15,7 @@
 //!            3 directory  number mode, u8 mode rule
 //!            4 removed
 //! modified = u8 tag: 0 when written; 1 as a file, bytes path (root replaced);
-//!            2 at, number nanoseconds since 1970
+//!            2 at, number nanoseconds since 1970; 3 when written, as the output before it
 //! content  = u8 tag: 0 bytes inline; 1 digest, number size
 //! ```
 //! Unaware of: how outputs are put in place (`store`), how bytes are rewritten (`relocate`).
@@ -154,12 +154,13 @@ pub struct Output<'a> {
 pub enum Modified<P> {
     /// The time when it is written or put in place.
     Written,
+    /// Also that time, and it is equal to that of the last output before with such a time: both
+    /// were written in one tick of the clock, or the command copied the mtime of one to the other.
+    WrittenWithPrevious,
     /// The mtime of this file: a path that the command accessed, with its root replaced.
     As(P),
     /// A fixed time, in nanoseconds since 1970.
     At(u64),
-    /// The mtime of the output of this result with this path.
-    With(P),
 }
 
 impl<'a> Output<'a> {
@@ -396,14 +397,27 @@ impl<'a> OutputKind<'a> {
     }
 }
 
+impl<P: PartialEq> Modified<P> {
+    /// Returns true if the command itself set the mtime.
+    pub fn is_set(&self) -> bool {
+        !matches!(self, Modified::Written | Modified::WrittenWithPrevious)
+    }
+
+    /// Returns true if two runs of a command may leave these mtimes on the same output. Which files
+    /// are written in one tick of the clock differs in each run.
+    pub fn is_alike(&self, other: &Modified<P>) -> bool {
+        self == other || !self.is_set() && !other.is_set()
+    }
+}
+
 impl Modified<Vec<u8>> {
     /// Returns the mtime with a borrowed path.
     pub fn borrowed(&self) -> Modified<&[u8]> {
         match self {
             Modified::Written => Modified::Written,
+            Modified::WrittenWithPrevious => Modified::WrittenWithPrevious,
             Modified::As(path) => Modified::As(path),
             Modified::At(nanoseconds) => Modified::At(*nanoseconds),
-            Modified::With(path) => Modified::With(path),
         }
     }
 }
@@ -420,10 +434,7 @@ impl<'a> Modified<&'a [u8]> {
                 w.u8(2);
                 w.number(*nanoseconds);
             }
-            Modified::With(path) => {
-                w.u8(3);
-                w.bytes(path);
-            }
+            Modified::WrittenWithPrevious => w.u8(3),
         }
     }
 
@@ -432,7 +443,7 @@ impl<'a> Modified<&'a [u8]> {
             0 => Modified::Written,
             1 => Modified::As(r.bytes(PATH_BYTES_MAX)?),
             2 => Modified::At(r.number()?),
-            3 => Modified::With(r.bytes(PATH_BYTES_MAX)?),
+            3 => Modified::WrittenWithPrevious,
             tag => return Err(r.unknown_tag(tag)),
         })
     }
@@ -464,7 +475,7 @@ mod tests {
             let mut outputs: Vec<_> = kinds.iter().map(|&kind| Output::new(b"p", kind)).collect();
             outputs[0].modified = Modified::As(b"\0\x01/from");
             outputs[1].modified = Modified::At(1_234_567_890_123_456_789);
-            outputs[2].modified = Modified::With(b"\0\x01/o");
+            outputs[3].modified = Modified::WrittenWithPrevious;
             let messages = [Rewrite::GccDepfile, Rewrite::Text];
             let origin = vec![&b"/w"[..]];
             let result = ActionResult {

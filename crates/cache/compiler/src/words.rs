@@ -204,6 +204,10 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
     })
 }
 
+/// Words in the names of properties of the system by which CMake returns the size of the memory and
+/// how much of it is free. For any other property it finds that out too, and returns none of it.
+pub const CMAKE_MEMORY_WORDS: &[&str] = &["PHYSICAL_MEMORY", "VIRTUAL_MEMORY", "}_MEMORY"];
+
 /// Words with which a script uses clocks that many programs read for other reasons, or asks how much
 /// of the disk or of the memory is free. No event shows the latter.
 #[rustfmt::skip]
@@ -399,6 +403,8 @@ named! {
     roff_clocks
     /// [`names_cmake_clocks`] returns true for a text.
     cmake_clocks
+    /// A text contains one of [`CMAKE_MEMORY_WORDS`].
+    cmake_memory
     /// A text contains one of [`CLOCK_WORDS`].
     clocks
     /// A text contains one of [`PERL_CLOCK_WORDS`].

@@ -49,7 +49,7 @@ pub use abilities::Abilities;
 pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
 pub use by_text::{ByText, TextRequest, by_text, holds, is_text_worth_it};
 pub use observer::{
-    Choice, changes_key, choose_observer, command_key, made_program_key, program_key, tool_key, unseen_path,
+    Choice, changes_key, choose_observer, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
 };
 pub use place::{Place, RootRules};
 pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};

@@ -81,8 +81,6 @@ struct StoredVerdict {
     /// True for a command of `larder run`. It may start programs that have no verdict and are
     /// deleted by its end.
     is_whole_command: bool,
-    /// True if rustc is to load a procedural macro for which the library is not trusted yet.
-    has_new_plugin: bool,
 }
 
 fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache) -> StoredVerdict {
@@ -97,8 +95,21 @@ fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache
         own => own,
     };
     let has_new_plugin = || plugins(request, place, stat_cache).any(|key| store.judgement(&key).is_none());
-    let has_new_plugin = request.family == Family::Rustc && has_new_plugin();
-    StoredVerdict { judgement, is_whole_command, has_new_plugin }
+    let starts_unjudged = || request.family == Family::Rustc && has_new_plugin() || is_open(request, place, store);
+    let judgement = match judgement {
+        Some(Judgement::Believed(_)) if starts_unjudged() => Some(Judgement::Again),
+        judgement => judgement,
+    };
+    StoredVerdict { judgement, is_whole_command }
+}
+
+/// Returns true if the command's last run started a program that had no verdict and still has none.
+fn is_open(request: &Request, place: &Place, store: &Store) -> bool {
+    let started = match open_key(request, place).and_then(|key| store.judgement(&key)) {
+        Some(Judgement::Open(program)) => program,
+        _ => return false,
+    };
+    !matches!(store.judgement(&started), Some(Judgement::Believed(_) | Judgement::Disbelieved))
 }
 
 /// Returns the keys of the verdicts on the procedural macros that a command line of rustc names.
@@ -125,9 +136,8 @@ fn preloadable(request: &Request, known: &StoredVerdict, abilities: &Abilities) 
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
         Some(Judgement::Believed(_)) | None if may_sample() => Some(Choice::Samples),
-        Some(Judgement::Believed(_)) if known.has_new_plugin => may_ask().then_some(Choice::Both),
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
-        Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
+        Some(Judgement::Again | Judgement::Changes(_) | Judgement::Open(_)) | None if may_ask() => Some(Choice::Both),
         // The kernel observer cannot watch a whole run here, but `ptrace` can sample single
         // processes.
         _ if may_sample() => Some(Choice::Samples),
@@ -157,6 +167,14 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
 /// starts other programs in other commands.
 pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
     (request.family == Family::Command).then(|| key(b'W', &request.weak, request, place))
+}
+
+/// Returns the key under which a command remembers the program that left its last run without a
+/// verdict. Other commands of the tool need not start that program. For example, only crates that
+/// use the macros of `num_enum` start cargo. `None` for a whole command, which has a verdict of its
+/// own under [`command_key`].
+pub fn open_key(request: &Request, place: &Place) -> Option<Digest> {
+    (request.family != Family::Command).then(|| key(b'N', &request.weak, request, place))
 }
 
 /// Returns the key for the list of files that a whole command changes in place.

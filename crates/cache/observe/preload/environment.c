@@ -230,9 +230,21 @@ static long look_at_begun(struct begun *begun)
     return known_begun(begun) ? 0 : raw_stat(AT_FDCWD, "/proc/self/exe", &begun->st, 0);
 }
 
-static void start_event(char **argv, const struct begun *begun, long result)
+/* Returns the bits of enum larder_start for these variables. */
+static uint16_t start_flags(char **envp)
+{
+    uint16_t flags = 0;
+    for (char **entry = envp; entry && *entry; entry++) {
+        flags |= text_after(*entry, "PWD=/") ? LARDER_START_PWD : 0;
+        flags |= text_after(*entry, "OLDPWD=") ? LARDER_START_OLDPWD : 0;
+    }
+    return flags;
+}
+
+static void start_event(char **envp, char **argv, const struct begun *begun, long result)
 {
     struct larder_event event = event_new(LARDER_START, false);
+    event.flags = start_flags(envp);
     struct text text, text2;
     char words[LARDER_ARGUMENTS_MAX];
     event.extra = (uint32_t)raw_getppid();
@@ -348,7 +360,7 @@ static bool wake(char **envp, int otherwise, bool is_first)
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
         return false;
-    start_event(argv, &begun, result);
+    start_event(envp, argv, &begun, result);
     objects_event();
     paths_of_libc(envp);
     return true;

@@ -134,7 +134,7 @@ struct larder_event {
 enum larder_kind {
     /* The library is at work in a new program image. path: what /proc/self/exe says; stat of it;
      * extra: the parent's pid; path2: the program's arguments without the first, each followed by
-     * LARDER_ARGUMENT_END. path2 is cut at LARDER_ARGUMENTS_MAX bytes. */
+     * LARDER_ARGUMENT_END. path2 is cut at LARDER_ARGUMENTS_MAX bytes. flags: enum larder_start. */
     LARDER_START = 1,
     /* A shared object is loaded, or the program's ELF interpreter. path: as the loader names it;
      * stat. All objects are repeated after each dlopen. */
@@ -210,6 +210,12 @@ enum larder_kind {
 /* The `extra` of a STAT, LSTAT or LIST that such an object made. It may use all that the call tells,
  * such as times, sizes and the order of names. */
 #define LARDER_BY_LATE (5u << 8)
+
+/* Variables with which a program was started. A shell looks at the directories that they name. */
+enum larder_start {
+    LARDER_START_PWD = 1,    /* PWD is an absolute path */
+    LARDER_START_OLDPWD = 2, /* OLDPWD is set */
+};
 
 enum larder_late {
     LARDER_LATE_CLOCK = 1, /* any clock, not only those of LARDER_TIME */

@@ -99,6 +99,13 @@ pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 /// what the preloaded library does not see of this program.
 pub(crate) const REPORTED_WHOLE: u32 = 1 << 31;
 
+/// A bit in the `mode` of an [`EventKind::Start`]: the variable `PWD` is an absolute path.
+pub(crate) const HAS_PWD: u32 = 1 << 29;
+/// A bit in the `mode` of an [`EventKind::Start`]: the variable `OLDPWD` is set.
+pub(crate) const HAS_OLDPWD: u32 = 1 << 30;
+/// The bits in the `mode` of an [`EventKind::Start`] that are not those of the file.
+pub(crate) const START_BITS: u32 = REPORTED_WHOLE | HAS_PWD | HAS_OLDPWD;
+
 /// The `extra` of an [`EventKind::List`]: the order of the names did not matter to the program that
 /// listed them.
 pub const IN_ANY_ORDER: u32 = 1;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
-    MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
+    AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES,
+    Language, MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
     is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
     names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status,
@@ -168,6 +168,7 @@ impl ScriptScan {
             awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),
             roff_clocks: holds(ROFF_WORDS),
             cmake_clocks: names_cmake_clocks(text),
+            cmake_memory: holds(CMAKE_MEMORY_WORDS),
             clocks: holds(CLOCK_WORDS),
             hashes: holds(HASH_WORDS),
             perl_clocks: holds(PERL_CLOCK_WORDS),

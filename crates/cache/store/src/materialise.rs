@@ -102,8 +102,8 @@ pub(crate) const RIGHTS: u32 = 0o6000;
 
 impl Store {
     /// Puts every output of `result` in place. If `began` is set, each file gets an mtime that is
-    /// later than `began` and than that of the file before it ([`finished`]). Programs such as
-    /// `make` compare mtimes.
+    /// later than `began`, in the order of the outputs ([`finished`]). Programs such as `make` compare
+    /// mtimes.
     pub fn materialise(
         &self,
         result: &ActionResult,
@@ -129,15 +129,12 @@ impl Store {
             });
         }
         let mut planned = Vec::new();
+        let times = began.map(|began| finished(began, &result.outputs));
         for (at, ((output, path), blob)) in result.outputs.iter().zip(paths).zip(blobs).enumerate() {
             let modified = match output.modified {
-                Modified::Written => began.map(|began| finished(began, at)),
+                Modified::Written | Modified::WrittenWithPrevious => times.as_ref().map(|times| times[at]),
                 Modified::As(file) => Some(modified_as(file, roots)?),
                 Modified::At(nanoseconds) => Some(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
-                Modified::With(other) => {
-                    let at = result.outputs.iter().position(|output| output.path == other).unwrap_or(at);
-                    began.map(|began| finished(began, at))
-                }
             };
             match plan(&path, output, bounds) {
                 Ok(before) => planned.push(Planned { output, path, before, blob, modified }),
@@ -172,10 +169,16 @@ impl Store {
     }
 }
 
-/// Returns the mtime of output number `at` of a result that is put in place after `began`. It is
-/// never in the future, because writing a file takes longer than a microsecond.
-pub fn finished(began: SystemTime, at: usize) -> SystemTime {
-    began + AGE_STEP * u32::try_from(at + 1).unwrap_or(u32::MAX)
+/// Returns the mtime of each output of a result that is put in place after `began`, as if the command
+/// had not set it. Outputs that were written in one tick of the clock have equal ones here too, so a
+/// program that compares mtimes finds the same order after a hit as after the recorded run. No mtime is
+/// in the future, because writing a file takes longer than a microsecond.
+pub fn finished(began: SystemTime, outputs: &[Output]) -> Vec<SystemTime> {
+    let step = |steps: &mut u32, output: &Output| {
+        *steps = steps.saturating_add(u32::from(output.modified == Modified::Written));
+        Some(began + AGE_STEP * *steps)
+    };
+    outputs.iter().scan(0, step).collect()
 }
 
 /// Returns the path of each output. Returns an error if one is outside of `bounds` or would be
@@ -280,5 +283,26 @@ fn put(one: &Planned) -> io::Result<()> {
         OutputKind::File { .. } => put_bytes(&one.path, one, one.before),
         OutputKind::Directory(_) if one.before != Before::Nothing => Ok(()),
         _ => make(&one.path, one.output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_one_tick_have_one_mtime() {
+        let output = |modified| Output { modified, ..Output::new(b"x", OutputKind::Link(b"y")) };
+        let outputs = [
+            output(Modified::WrittenWithPrevious),
+            output(Modified::Written),
+            output(Modified::At(7)),
+            output(Modified::WrittenWithPrevious),
+            output(Modified::Written),
+        ];
+        let began = UNIX_EPOCH + Duration::from_secs(1);
+        let steps = |time: SystemTime| time.duration_since(began).expect("before it began").as_micros();
+        let steps: Vec<u128> = finished(began, &outputs).into_iter().map(steps).collect();
+        assert_eq!((steps[1] < steps[4], steps[1] == steps[3]), (true, true), "{steps:?}");
     }
 }

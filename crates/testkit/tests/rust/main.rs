@@ -361,21 +361,69 @@ fn a_macro_in_another_target_directory() {
     }
 }
 
-/// `proc-macro-crate`, a library for macros, starts cargo to find the manifest of the workspace.
+/// A procedural macro that starts cargo to find the manifest of the workspace, as `proc-macro-crate`
+/// does.
+struct AsksCargo {
+    macros: Macros,
+    cargo: String,
+}
+
+impl AsksCargo {
+    const MANIFEST: &str = "[package]\nname = \"x\"\nversion = \"0.1.0\"\n[lib]\npath = \"x.rs\"\n";
+
+    fn new() -> Option<AsksCargo> {
+        let ask = "let cargo = std::env::var(\"CARGO\").expect(\"is set\"); let asks = [\"locate-project\", \"--workspace\", \
+                   \"--message-format=plain\"]; std::process::Command::new(cargo).args(asks).output().expect(\"runs\").stdout.len()";
+        let macros = Macros::of(ask)?;
+        macros.place.put("Cargo.toml", Self::MANIFEST);
+        let cargo = macros.rustc.replace("bin/rustc", "bin/cargo");
+        if !std::path::Path::new(&cargo).is_file() {
+            eprintln!("skipped: the toolchain has no cargo");
+            return None;
+        }
+        Some(AsksCargo { macros, cargo })
+    }
+}
+
 #[test]
 fn a_macro_that_asks_cargo() {
-    let ask = "let cargo = std::env::var(\"CARGO\").expect(\"is set\"); let asks = [\"locate-project\", \"--workspace\", \
-               \"--message-format=plain\"]; std::process::Command::new(cargo).args(asks).output().expect(\"runs\").stdout.len()";
-    let Some(macros) = Macros::of(ask) else { return };
-    let manifest = "[package]\nname = \"x\"\nversion = \"0.1.0\"\n[lib]\npath = \"x.rs\"\n";
-    macros.place.put("Cargo.toml", manifest);
-    let cargo = macros.rustc.replace("bin/rustc", "bin/cargo");
-    if !std::path::Path::new(&cargo).is_file() {
-        eprintln!("skipped: the toolchain has no cargo");
-        return;
-    }
+    let Some(AsksCargo { macros, cargo }) = AsksCargo::new() else { return };
+    let manifest = AsksCargo::MANIFEST;
     let served = |run: Run| run.env("CARGO", &cargo);
     macros.check(&served, &served, &|| drop(macros.place.put("Cargo.toml", format!("{manifest}[workspace]\n"))));
+}
+
+/// The crate `a` passes the macro on and does not expand it. So its compile, which both observers
+/// watch, tells nothing about cargo. Only `x` starts cargo, and other crates are compiled in between.
+#[test]
+fn a_program_that_one_crate_alone_starts() {
+    let Some(AsksCargo { macros, cargo }) = AsksCargo::new() else { return };
+    let Macros { place, rustc } = &macros;
+    let served = |run: Run| run.env("CARGO", &cargo);
+    place.put("a.rs", "pub use m::m;\n");
+    place.put("x.rs", "pub fn x() -> String { a::m!().to_string() }\n");
+    let compile = |name: &str, dependency: &str, runs: usize| {
+        let source = format!("{name}.rs");
+        let argv = [rustc, "--edition=2021", "--crate-type=lib", &source, "--emit=metadata", "-L", "dependency=."];
+        outcomes(place, &[&argv[..], &["--extern", dependency]].concat(), runs, &served)
+    };
+    let first = compile("a", "m=libm.so", RUNS_MAX);
+    assert_eq!(first.last().map(String::as_str), Some("hit"), "{first:?}");
+    let argv = [rustc, "--edition=2021", "--crate-type=lib", "a.rs", "--emit=metadata", "--extern", "m=libm.so"];
+    place.run(&argv).run().ends(0);
+    let found: Vec<String> = (0..5)
+        .flat_map(|round| {
+            let x = compile("x", "a=liba.rmeta", 1);
+            for other in ["o", "p"] {
+                place.put(&format!("{other}.rs"), format!("pub fn f() -> u32 {{ {round} }}\n"));
+                place.settle();
+                assert_eq!(compile(other, "m=libm.so", 1), ["miss"], "{other}");
+            }
+            x
+        })
+        .collect();
+    // The third compile shows that cargo's random numbers do not reach the result.
+    assert_eq!(found, ["miss:unjudged", "miss", "miss", "hit", "hit"]);
 }
 
 /// A build script may compile something, as a probe. cargo puts the directory of the crates into its

@@ -70,6 +70,33 @@ fn what_is_above_the_place_counts() {
 }
 
 #[test]
+fn looks_of_a_shell_at_directories_above_compare_no_mtimes() {
+    probe_skip!(has("bash"), "bash is not installed");
+    let script = "cd \"$PWD/d\" && bash -c 'test -f ../in && cat ../in'; [ ../in -nt in ] && echo newer; true";
+    let compares = "[ in -nt .. ] && echo newer; cd \"$PWD/d\"";
+    for (script, expected) in [(script, "hit"), (compares, "miss")] {
+        let project = Project::of(&[("in", "1\n"), ("d/in", "2\n")]);
+        let argv = ["bash", "-c", script];
+        for name in ["1", "22", "333"] {
+            outcome(&project, name, &argv);
+        }
+        // The directory above is older than all files of the project.
+        let above = project.place.path("work/jobs/4444");
+        let made = |argv: &[&str]| project.place.run(argv).run().ends(0);
+        made(&["mkdir", "-p", "jobs/4444"]);
+        made(&["cp", "-a", "pristine", "jobs/4444/src"]);
+        made(&["touch", "-d", "@1000000000", "jobs/4444"]);
+        let log = project.place.path("log-of-4444");
+        let larder = project.place.larder(&[&["run", "--"], &argv[..]].concat());
+        let ran = larder.cwd(above.join("src")).env("OLDPWD", &above).env("LARDER_LOG", &log).run();
+        assert_eq!(ran.stdout.contains("newer"), script == compares, "{script}");
+        let log = fs::read_to_string(&log).expect("cannot read the log");
+        let outcome = log.split(' ').nth(2).expect("the log is empty");
+        assert!(outcome.starts_with(expected), "{script}: {log}");
+    }
+}
+
+#[test]
 fn an_absolute_path_above_the_place_stays() {
     // The home directory lies above one place and not above the others.
     let project = Project::of(&[("in", "1\n")]);

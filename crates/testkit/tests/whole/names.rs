@@ -24,6 +24,17 @@ const CASES: &[Case] = &[
     Case { script: "ln -s a b && rm b && echo ok", change: &["echo keep > b"] },
     Case { script: "ln -s a t && mv t b && rm b && echo ok", change: &["echo x > b", "echo x > t", "mkdir t"] },
     Case { script: "rm -f b; ln -s a b; rm b; echo ok", change: &["echo x > b", "ln -s in b"] },
+    // The target of a link is no input.
+    Case { script: "ln -s /dev/null b", change: &["echo > b"] },
+    Case { script: "ln -s /proc/self/exe b; ln -s /dev/zero t; rm t; ln -s . t; rm t", change: &["echo > b"] },
+    // A file is made by a path with `..`, and used by the path without.
+    Case { script: "[ -e b ] || echo no; cd d; cat in > ../b; cd ..; cat b; cp -p b e", change: &["echo > b"] },
+    Case { script: "cd d; echo 1 > ../b; cd ..; mv b t; echo 2 > b; rm b", change: &["echo > b", "rm -r d"] },
+    Case { script: "mkdir b; cd b; echo 1 > ../t; cd ..; rm t; rmdir b", change: &["echo > t", "mkdir b"] },
+    Case { script: "cd d; gcc ../m.c -o ../b; cd ..; [ b -nt in ] && ./b", change: &["echo > b"] },
+    // The directory is a link first, so the path without `..` is another file.
+    Case { script: "ln -s e/g b; cat in > b/../t; rm b; mkdir b; cat t", change: &["echo other > t", "rm t"] },
+    Case { script: "cat in > ld2/../t; rm ld2; mkdir ld2; cat t; rm t", change: &["echo other > t", "rm t"] },
     // The script depends on a file that it does not replace, and on the file that would have
     // replaced it.
     Case { script: "mv -n in m.c; echo $?", change: &["rm in", "rm m.c"] },
@@ -42,10 +53,13 @@ fn what_names_lead_to() {
             ("m.c", "int main(void) { return 0; }\n"),
             ("d/in", "\n"),
             ("e/f", "other\n"),
+            ("e/g/h", "\n"),
+            ("t", "own\n"),
         ]);
         let pristine = project.place.path("work/pristine");
         symlink("a", pristine.join("l")).expect("cannot create the link");
         symlink("d", pristine.join("ld")).expect("cannot create the link");
+        symlink("e/g", pristine.join("ld2")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);
@@ -83,4 +97,20 @@ fn a_source_that_asks_for_its_output() {
     let argv = ["gcc", "-c", "x.c", "-o", "o.h"];
     project.compared(0, &argv);
     project.compared_again(0, &argv);
+}
+
+#[test]
+fn what_is_made_by_another_path_is_an_output() {
+    let scripts = [
+        "ln -s /dev/null b",
+        "ln -s /dev/null t; rm t; echo > b",
+        "[ -e b ] || echo no; cd d; cat in > ../b; cd ..; cat b",
+        "[ -e b ] || echo no; cd d; gcc ../m.c -o ../b; cd ..; [ -x b ] && ./b",
+        "cd d; echo 1 > ../t; cd ..; mv t b",
+    ];
+    for script in scripts {
+        let project = Project::of(&[("m.c", "int main(void) { return 0; }\n"), ("d/in", "in\n")]);
+        let outcomes = [0, 1, 2].map(|at| project.compared(at, &["sh", "-c", script]));
+        assert_eq!(outcomes[2], "hit", "{script}: {outcomes:?}");
+    }
 }

@@ -294,3 +294,25 @@ fn variables_and_the_umask() {
     other.run().ends(0);
     assert_eq!(project.place.read("trees/ppp/out"), b"1\n");
 }
+
+/// CMake finds out all about the system whenever it is asked for one property of it. `include(CTest)`
+/// asks for the host name.
+#[test]
+fn cmake_is_asked_for_the_host_name_or_for_memory() {
+    probe_skip!(has("cmake"), "cmake is not installed");
+    let outcomes = |query: &str| {
+        let script = format!("cmake_host_system_information(RESULT x QUERY {query})\nfile(WRITE out \"${{x}}\")\n");
+        let project = Project::of(&[("s.cmake", &script)]);
+        let ran = |at| {
+            project.lay_out(at);
+            let (ran, mut outcomes) = project.through_larder(at, &["cmake", "-P", "s.cmake"]);
+            ran.ends(0);
+            outcomes.pop().expect("the log is empty")
+        };
+        [0, 1, 2].map(ran)
+    };
+    assert_eq!(outcomes("HOSTNAME")[2], "hit");
+    for query in ["AVAILABLE_PHYSICAL_MEMORY", "HOSTNAME AVAILABLE_VIRTUAL_MEMORY", "TOTAL_PHYSICAL_MEMORY"] {
+        assert!(outcomes(query).iter().all(|outcome| outcome != "hit"), "{query}");
+    }
+}

@@ -41,12 +41,13 @@ pub(crate) fn renewed(
         return Vec::new();
     }
     let path = |encoded: &[u8]| roots.decoded_path(encoded);
+    let times = finished(began, &result.outputs);
     let made: HashMap<Vec<u8>, u64> = result
         .outputs
         .iter()
-        .enumerate()
-        .filter(|(_, output)| matches!(output.kind, OutputKind::File { .. } | OutputKind::Link(_)))
-        .filter_map(|(at, output)| Some((path(output.path)?, nanoseconds(finished(began, at))?)))
+        .zip(times)
+        .filter(|(output, _)| matches!(output.kind, OutputKind::File { .. } | OutputKind::Link(_)))
+        .filter_map(|(output, time)| Some((path(output.path)?, nanoseconds(time)?)))
         .collect();
     let renew = |(at, content): (usize, Content)| {
         let file = path(result.outputs[at].path)?;

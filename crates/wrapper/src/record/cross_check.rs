@@ -291,7 +291,7 @@ impl CrossCheck<'_> {
         for output in &now.outputs {
             let before_it = by_path.get(output.path)?;
             let rewrite = match (&before_it.kind, &output.kind) {
-                _ if before_it.modified != output.modified => return None,
+                _ if !before_it.modified.is_alike(&output.modified) => return None,
                 (
                     File { placement, mode, content, .. },
                     File { placement: placement2, mode: mode2, content: content2, .. },

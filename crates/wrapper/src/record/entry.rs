@@ -23,7 +23,7 @@ use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
-use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams};
+use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams, note_ticks};
 use super::preprocess::preprocess;
 use crate::context::Context;
 use crate::recorder::Recorder;
@@ -360,6 +360,9 @@ impl Run<'_> {
             StoredKind::File { modified_ns, .. } => modified_ns,
             StoredKind::Link(_) | StoredKind::Removed => i64::MAX,
         });
+        if self.request.family == Family::Command {
+            note_ticks(&mut outputs);
+        }
         Ok(outputs)
     }
 }

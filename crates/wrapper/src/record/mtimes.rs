@@ -3,7 +3,8 @@
 //! - It copied the mtime of another file (`cp -p`, `install -p`, `touch -r`). On a hit the output
 //!   gets the present mtime of that file.
 //! - It set a time of its own (`tar`, `touch -d`). On a hit the output gets that time.
-//! - It copied the mtime of another output. On a hit both get the same time.
+//! - It copied the mtime of another output of this run. Equal mtimes of outputs are equal after a
+//!   hit as well (`note_ticks`).
 //!
 //! No event says from where a program has a time. So the first two cases are certain only for
 //! programs that do nothing but copy mtimes, and only if one file is the most likely source.
@@ -32,7 +33,6 @@ impl Mtimes {
     /// not reproduce a time.
     pub(crate) fn of(seen: &mut Seen, roots: &Roots, started_ns: i64) -> Result<Mtimes, NotRecorded> {
         let mut dates = HashMap::new();
-        let mut copied = CopiedInRun::default();
         let dated = |(path, change): &(Vec<u8>, Change)| match change {
             Change::File { dated: Some(source), .. } => Some((path.clone(), *source)),
             _ => None,
@@ -56,12 +56,7 @@ impl Mtimes {
                     }
                     Mtime::As(roots.encoded_path(&seen.looked[at].0))
                 }
-                None if modified_ns >= started_ns && !seen.dates_count && !is_to_come(modified_ns) => {
-                    match copied.from(&path, modified_ns, &seen.changed) {
-                        Some(other) => Mtime::With(roots.encoded_path(&other)),
-                        None => Mtime::Written,
-                    }
-                }
+                None if modified_ns >= started_ns && !seen.dates_count && !is_to_come(modified_ns) => Mtime::Written,
                 None if (0..started_ns).contains(&modified_ns) => Mtime::At(modified_ns as u64),
                 None => return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path)),
             };
@@ -78,26 +73,6 @@ impl Mtimes {
 
 fn is_to_come(modified_ns: i64) -> bool {
     modified_ns > larder_sys::now_coarse_ns()
-}
-
-/// The outputs whose mtimes are of this run, by mtime. Another output may have got such an mtime.
-#[derive(Default)]
-struct CopiedInRun(Option<HashMap<i64, Vec<u8>>>);
-
-impl CopiedInRun {
-    /// Returns the output from which the one at `path` has its mtime, or `None` if it is the first one
-    /// with this mtime.
-    fn from(&mut self, path: &[u8], modified_ns: i64, changed: &[(Vec<u8>, Change)]) -> Option<Vec<u8>> {
-        let by_mtime = self.0.get_or_insert_with(|| {
-            let written = |(path, change): &(Vec<u8>, Change)| match change {
-                Change::File { dated: None, .. } => Some((larder_sys::stat(path).ok()?.modified_ns, path.clone())),
-                _ => None,
-            };
-            changed.iter().rev().filter_map(written).collect()
-        });
-        let first = by_mtime.entry(modified_ns).or_insert_with(|| path.to_vec());
-        (first != path).then(|| first.clone())
-    }
 }
 
 /// Returns the index of each path that was accessed and is there.

@@ -200,6 +200,20 @@ impl<'a> OutputStorer<'a> {
     }
 }
 
+/// Notes which outputs have the mtime of the output before: both were written in one tick of the
+/// clock, or the command copied the mtime. `outputs` are in the order of their mtimes. If a hit gave
+/// such outputs different mtimes, the next `make` would find another order than after the recorded
+/// run, so that no record of it would match.
+pub(crate) fn note_ticks(outputs: &mut [StoredOutput]) {
+    let mut before = None;
+    for output in outputs.iter_mut().filter(|output| output.modified == Mtime::Written) {
+        let StoredKind::File { modified_ns, .. } = output.kind else { continue };
+        if before.replace(modified_ns) == Some(modified_ns) {
+            output.modified = Mtime::WrittenWithPrevious;
+        }
+    }
+}
+
 /// Returns true if the file has the owner and group of any new file in its directory, and no
 /// attributes. A hit could not restore anything else.
 fn has_usual_owner(path: &[u8]) -> bool {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, starts_others};
 use larder_lookup::{
-    Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key, unseen_path,
+    Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
 };
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
@@ -310,12 +310,18 @@ impl<'a> ObserverTrust<'a> {
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
-            if let Some(path) = self.gone_unjudged(run, samples) {
-                return Err(self.doubt(Judgement::Again, path));
-            }
+        }
+        // If both observers watched the run, they saw what such a program did.
+        let samples = observed_run.samples.as_deref().unwrap_or_default();
+        if observed_run.verdict.is_none()
+            && let Some(path) = self.gone_unjudged(run, samples)
+        {
+            let key = made_program_key(self.request, &path, self.place);
+            return Err(self.unjudged(path, key));
         }
         for (path, content) in self.of(run) {
-            let judgement = self.recorder.judgement(&program_key(&content, self.request, self.place));
+            let key = program_key(&content, self.request, self.place);
+            let judgement = self.recorder.judgement(&key);
             let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
                 Some(Judgement::Believed(unseen)) => {
@@ -328,14 +334,15 @@ impl<'a> ObserverTrust<'a> {
                 }
                 None if self.is_believed_by_name(&path) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
-                _ => return Err(self.doubt(Judgement::Again, path)),
+                _ => return Err(self.unjudged(path, key)),
             }
         }
         for (path, content) in self.plugins(run) {
-            match self.recorder.judgement(&program_key(&content, self.request, self.place)) {
+            let key = program_key(&content, self.request, self.place);
+            match self.recorder.judgement(&key) {
                 Some(Judgement::Believed(_)) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
-                _ => return Err(self.doubt(Judgement::Again, path)),
+                _ => return Err(self.unjudged(path, key)),
             }
         }
         Ok(looks.into_iter().collect())
@@ -366,6 +373,16 @@ impl<'a> ObserverTrust<'a> {
             self.keep(&next);
         }
         (Unrecorded::Unjudged, program)
+    }
+
+    /// Returns why a run is not trusted in which a program or a procedural macro without a verdict
+    /// ran, whose verdict would have this key. The next run of this command is watched by both
+    /// observers, and so is the next run of the tool, which may start the program sooner.
+    fn unjudged(&self, program: Vec<u8>, key: Digest) -> Doubt {
+        if let Some(command) = open_key(self.request, self.place) {
+            self.recorder.keep_judgement(&command, &Judgement::Open(key));
+        }
+        self.doubt(Judgement::Again, program)
     }
 
     /// Returns the programs that were started, with the digests of their files.

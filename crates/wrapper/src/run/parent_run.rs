@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use larder_lookup::{Place, Request, left_out};
 use larder_model::path::{absolute, join};
 use larder_model::{
-    ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
-    UMASK, looked_for_along_path,
+    ActionResult, Fact, HOST, Links, Looked, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
+    looked_for_along_path,
 };
 use larder_observe::{
     Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_COMPARED,
@@ -267,7 +267,7 @@ fn made(path: &[u8], output: &Output, before: Option<&Stat>, events: &mut Vec<Ev
             let opened = Event { extra: reported_output(placement, mode), ..looked(EventKind::Open(flags), path) };
             let closed = Event { path: Vec::new(), ..looked(EventKind::Closed, path) };
             events.extend([opened, closed]);
-            if output.modified != Modified::Written {
+            if output.modified.is_set() {
                 events.push(Event { mode: FILE, ..at(EventKind::SetTimes, path) });
             }
         }

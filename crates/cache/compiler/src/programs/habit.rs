@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{DirectoryTimes, Habit, Times, contains_any};
+use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains_any};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -14,6 +14,9 @@ use super::{git, is_compiler_part};
 use crate::names::{is_named, rewrites_output};
 use crate::python::draws_numbers;
 use crate::words::{AWK_WORDS, Named};
+
+/// How programs that are no shells compare mtimes of directories.
+const IN_PAIRS: DirectoryTimes = DirectoryTimes::InPairs(DirectoryChecks::Unknown);
 
 /// Holds facts about a command that the names of its programs do not show.
 #[derive(Clone, Copy)]
@@ -132,7 +135,12 @@ fn of_interpreter(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Opt
             // A shell can compare mtimes, but has no way to print them.
             let times = if named.shell_status { Times::Status } else { Times::Blind };
             let compares = named.shell_times;
-            let directories = compares.then_some(DirectoryTimes::InPairs);
+            let checks = match program {
+                b"bash" => DirectoryChecks::EachAbove,
+                b"dash" => DirectoryChecks::Once,
+                _ => DirectoryChecks::Unknown,
+            };
+            let directories = compares.then_some(DirectoryTimes::InPairs(checks));
             Habit { times, compares, directories, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
         }
         Rule::CMake if told.arguments.is_none_or(writes_archive) => Habit { times: Times::Status, ..builds },
@@ -141,7 +149,8 @@ fn of_interpreter(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Opt
         }
         // ninja looks at the directory of each output before it runs a command.
         Rule::Build => builds,
-        Rule::CMake if !named.cmake_clocks => builds,
+        // `include(CTest)` asks for the host name, and CMake then finds out all about the system.
+        Rule::CMake if !named.cmake_clocks => Habit { reads_memory_size: !named.cmake_memory, ..builds },
         Rule::Python if told.arguments.is_some_and(runs_meson) => builds,
         Rule::Python => {
             // At its start Python asks for the time, for the time zone in winter and in summer, and
@@ -233,7 +242,7 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
         Rule::Ls => lists(told, strict),
         Rule::Test if !told.may_have(asks_status) => {
             let compares = told.may_have(|argument| matches!(argument, b"-nt" | b"-ot"));
-            Habit { compares, directories: compares.then_some(DirectoryTimes::InPairs), ..strict }
+            Habit { compares, directories: compares.then_some(IN_PAIRS), ..strict }
         }
         Rule::Touch => {
             // It reads the clock to parse any date, whether or not the date is relative to now.
@@ -288,7 +297,7 @@ fn lists(told: &Told, strict: Habit) -> Habit {
             // `-A` and `-a` also show the kinds of hidden entries. These are only recorded if the
             // order of the names counts.
             let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
-            let directories = has(b't').then_some(DirectoryTimes::InPairs);
+            let directories = has(b't').then_some(IN_PAIRS);
             Habit { compares: has(b't'), directories, sorts_names, lists_kinds, ..strict }
         }
     }

@@ -13,7 +13,8 @@ use crate::paths::has_parents;
 
 impl<'t> Fold<'t> {
     pub(super) fn change(&mut self, e: &Event<'t>, policy: &Policy) {
-        if self.ignored(e.path) {
+        // The first path of a new link is its target, which may be anything: `ln -s /dev/null x`.
+        if e.kind != EventKind::Symlink && self.ignored(e.path) {
             return;
         }
         if e.error != 0 {

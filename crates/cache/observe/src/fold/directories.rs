@@ -5,35 +5,40 @@
 //!
 //! Unaware of: what the mtime is compared with.
 
-use larder_model::{DirectoryTimes, Habit, Times, contains};
+use larder_model::path::parent;
+use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains};
 use larder_sys::FileType;
 
 use super::process_state::{LastLook, Searched};
 use super::{Event, Fold, Policy};
-use crate::event::{self, EventKind};
+use crate::event::{self, EventKind, HAS_OLDPWD, HAS_PWD, OpenFlags};
 
 impl<'t> Fold<'t> {
     /// Handles the event after a look: it may show that the look was for the mtime.
-    pub(super) fn after_looking(&mut self, e: &Event<'t>) {
+    pub(super) fn after_looking(&mut self, e: &Event<'t>, policy: &Policy) {
+        if matches!(e.kind, EventKind::Stat | EventKind::Lstat)
+            && e.error == 0
+            && let Some(DirectoryTimes::InPairs(_)) = self.habit(e.pid, policy).directories
+        {
+            self.run.compares_directories = true;
+            let look = LastLook { path: e.path, modified_ns: None, is_input: false };
+            return self.processes.state(e.pid).looks.push(look);
+        }
+        let state = self.processes.state(e.pid);
+        if matches!(e.kind, EventKind::Stat | EventKind::Lstat) && state.looks.is_empty() {
+            // A look that fails may be the first one of a shell.
+            state.start_bits = 0;
+        }
         if !self.run.compares_directories {
             return;
         }
-        let state = self.processes.state(e.pid);
-        let last = state.last_look.take();
-        let is_look = matches!(e.kind, EventKind::Stat | EventKind::Lstat) && e.error == 0;
-        state.looked_before = last.is_some() && is_look;
-        if !is_look && let Some(looks) = state.start_looks.take_if(|looks| !looks.is_empty()) {
-            self.compare_in_pairs(&looks);
-        }
-        let Some(last) = last else { return };
-        let counts = match last.how {
-            DirectoryTimes::UnlessListed => {
-                !(matches!(e.kind, EventKind::List | EventKind::Open(_)) && e.path == last.path)
+        let is_change_of_directory = matches!(e.kind, EventKind::Open(flags) if flags.has(OpenFlags::PATH_ONLY) && flags.has(OpenFlags::DIRECTORY));
+        self.looks_end(e.pid, (is_change_of_directory && e.error == 0).then_some(e.path), policy);
+        if let Some(last) = self.processes.state(e.pid).last_look.take() {
+            let is_listed = matches!(e.kind, EventKind::List | EventKind::Open(_)) && e.path == last.path;
+            if !is_listed {
+                self.compare_directory(last);
             }
-            DirectoryTimes::InPairs => last.is_second || is_look,
-        };
-        if counts {
-            self.compare_directory(last);
         }
     }
 
@@ -41,39 +46,42 @@ impl<'t> Fold<'t> {
     pub(super) fn note_look(&mut self, e: &Event<'t>, habit: Habit) {
         let is_directory = e.file_type() == FileType::Directory;
         let modified_ns = e.identity.filter(|_| is_directory).map(|identity| identity.modified_ns);
-        let is_second = self.processes.state(e.pid).looked_before;
+        let look = LastLook { path: e.path, modified_ns, is_input: true };
         if habit.reports && e.extra == event::REPORTED_COMPARED {
-            let how = DirectoryTimes::UnlessListed;
-            self.compare_directory(LastLook { path: e.path, modified_ns, how, is_second });
+            self.compare_directory(look);
         }
-        let Some(how) = habit.directories else { return };
-        self.run.compares_directories = true;
-        let mut look = LastLook { path: e.path, modified_ns, how, is_second };
         let state = self.processes.state(e.pid);
-        if how == DirectoryTimes::InPairs
-            && let Some(mut looks) = state.start_looks.take()
-        {
-            match checks_working_directory(&looks, e.path) {
-                Some(true) => return,
-                Some(false) => {
-                    looks.push(look);
-                    state.start_looks = Some(looks);
-                    return;
-                }
-                None => {
-                    look.is_second = true;
-                    looks.push(look);
-                    self.compare_in_pairs(&looks);
-                }
+        match habit.directories {
+            Some(DirectoryTimes::UnlessListed) => {
+                state.last_look = Some(look);
+                self.run.compares_directories = true;
             }
+            Some(DirectoryTimes::InPairs(_)) => {
+                state.looks.pop();
+                state.looks.push(look);
+            }
+            None => {}
         }
-        self.processes.state(e.pid).last_look = Some(look);
     }
 
-    /// Handles consecutive looks by a program that looks at two files to compare their mtimes.
-    fn compare_in_pairs(&mut self, looks: &[LastLook<'t>]) {
-        if looks.len() > 1 {
-            looks.iter().for_each(|look| self.compare_directory(*look));
+    /// Handles the end of consecutive looks by a program that looks at two files to compare their
+    /// mtimes. `changes_to` is the directory to which the process changes next, if it does.
+    fn looks_end(&mut self, pid: u32, changes_to: Option<&[u8]>, policy: &Policy) {
+        let state = self.processes.state(pid);
+        let looks = std::mem::take(&mut state.looks);
+        if looks.is_empty() {
+            return;
+        }
+        let start_bits = std::mem::take(&mut state.start_bits);
+        let Some(DirectoryTimes::InPairs(checks)) = self.habit(pid, policy).directories else { return };
+        let mut rest = after_start(&looks, start_bits, checks);
+        if let Some(directory) = changes_to {
+            rest = before_change(rest, directory, checks);
+        }
+        for (at, look) in rest.iter().enumerate() {
+            if at + 1 < rest.len() || at > 0 && rest[at - 1].is_input {
+                self.compare_directory(*look);
+            }
         }
     }
 
@@ -124,15 +132,13 @@ impl<'t> Fold<'t> {
     }
 
     /// Handles the looks that were the last events of their processes.
-    pub(super) fn finish_looks(&mut self) {
+    pub(super) fn finish_looks(&mut self, policy: &Policy) {
         for path in self.processes.take_searched() {
             self.paths.touch(path).times = Times::Status;
         }
-        for looks in self.processes.take_start_looks() {
-            self.compare_in_pairs(&looks);
-        }
-        for last in self.processes.take_last_looks() {
-            if last.how == DirectoryTimes::UnlessListed || last.is_second {
+        for pid in self.processes.have_looked_last() {
+            self.looks_end(pid, None, policy);
+            if let Some(last) = self.processes.state(pid).last_look.take() {
                 self.compare_directory(last);
             }
         }
@@ -145,18 +151,51 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// Returns true if a look at `path` completes the looks with which bash checks `PWD` when it starts,
-/// false if it continues them, and `None` if it does neither. bash looks at that directory and at
-/// `.`, and then at each directory on the way to it, from the top down (`sh_canonpath`).
-fn checks_working_directory(looks: &[LastLook], path: &[u8]) -> Option<bool> {
-    let directory = match looks {
-        [] => return Some(false),
-        [first] => return (path.strip_suffix(b"/") == Some(first.path)).then_some(false),
-        [first, ..] => first.path,
-    };
-    let before = looks[2..].last().map_or(&b""[..], |look| look.path);
-    let name = directory.strip_prefix(before)?.strip_prefix(b"/")?;
-    let end = name.iter().position(|byte| *byte == b'/').unwrap_or(name.len());
-    let next = &directory[..before.len() + 1 + end];
-    (path == next).then_some(next == directory)
+/// Returns the looks after those with which a shell begins. `start_bits` are the variables with
+/// which it started, or 0 if these looks are not its first ones.
+fn after_start<'l, 't>(looks: &'l [LastLook<'t>], start_bits: u32, checks: DirectoryChecks) -> &'l [LastLook<'t>] {
+    let [directory, current, rest @ ..] = looks else { return looks };
+    if start_bits & HAS_PWD == 0 || checks == DirectoryChecks::Unknown || !current.path.ends_with(b"/") {
+        return looks;
+    }
+    if checks == DirectoryChecks::Once {
+        return rest;
+    }
+    let is_checked = current.path.strip_suffix(b"/") == Some(directory.path);
+    let walked = if is_checked { names(directory.path).count() } else { 0 };
+    if rest.len() < walked || is_checked && walk(&rest[..walked]) != Some(directory.path) {
+        return looks;
+    }
+    let old = usize::from(start_bits & HAS_OLDPWD != 0);
+    &rest[(walked + old).min(rest.len())..]
+}
+
+/// Returns the looks before those with which a shell changes to a directory.
+fn before_change<'l, 't>(looks: &'l [LastLook<'t>], directory: &[u8], checks: DirectoryChecks) -> &'l [LastLook<'t>] {
+    let is_top = |look: &LastLook| names(look.path).count() == 1;
+    let top = looks.iter().rposition(is_top).filter(|top| walk(&looks[*top..]) == Some(directory));
+    match top {
+        Some(top) if checks == DirectoryChecks::EachAbove => &looks[..top],
+        _ => looks,
+    }
+}
+
+/// Returns the directory to which a shell finds its way by these looks. They are at each directory on
+/// the way, from the top down, and once more at a directory before `..` leads out of it.
+fn walk<'t>(looks: &[LastLook<'t>]) -> Option<&'t [u8]> {
+    let mut at: &[u8] = b"";
+    for look in looks {
+        let below = look.path.strip_prefix(at).and_then(|rest| rest.strip_prefix(b"/"));
+        at = match below {
+            Some(name) if !name.is_empty() && !name.contains(&b'/') => look.path,
+            _ if look.path == at => parent(at)?,
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
+/// Returns the names in an absolute path.
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }

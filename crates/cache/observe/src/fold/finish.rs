@@ -13,7 +13,7 @@ use crate::event::file_type;
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
-        self.finish_looks();
+        self.finish_looks(policy);
         self.refuse_random_numbers(policy);
         if self.processes.missed_a_start() {
             self.refuse(Unrecorded::NotObserved, b"a program that was executed but not observed");
@@ -218,7 +218,8 @@ impl<'t> Fold<'t> {
         if looked.absent && self.paths.is_below_made(path) {
             return;
         }
-        if state.leads_to_made && looked.absent && !looked.content && !looked.listed && !looked.kind {
+        let leads_to_made = state.leads_to_made || self.paths.is_made_by_parents(path);
+        if leads_to_made && looked.absent && !looked.content && !looked.listed && !looked.kind {
             looked.prior = Some(Prior::Absent);
         }
         if self.run.dates_count && (looked.compared || looked.directory_ns.is_some()) {

@@ -52,6 +52,9 @@ impl<'t> Fold<'t> {
             self.run.depends_on_chance(self.processes.runs(e.pid).program);
             return true;
         }
+        if e.path == b"/proc/meminfo" {
+            return self.habit(e.pid, policy).reads_memory_size;
+        }
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
@@ -95,7 +98,9 @@ impl<'t> Fold<'t> {
         let by_inode = self.files.is_made(e.identity);
         // A path with `..` is matched by inode, or by its resolved form at the end of the run.
         let by_name = match self.paths.real(e.path) {
-            Some(real) => real.as_ref().is_some_and(|real| self.paths.is_made(real)),
+            Some(real) => {
+                self.paths.made(e.path).is_some() || real.as_ref().is_some_and(|real| self.paths.is_made(real))
+            }
             None => self.paths.is_made(without_slash(e.path)),
         };
         if (by_inode || by_name) && has_parents(e.path) {

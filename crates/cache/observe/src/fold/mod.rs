@@ -116,6 +116,12 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
         if matches!(event.kind, EventKind::MakeDirectory | EventKind::RemoveDirectory | EventKind::ChangeMode) {
             event.path = without_slash(event.path);
         }
+        if event.kind != EventKind::Symlink {
+            event.path = fold.paths.as_made(event.path);
+        }
+        if matches!(event.kind, EventKind::Rename(_) | EventKind::Link | EventKind::Symlink) {
+            event.path2 = fold.paths.as_made(event.path2);
+        }
         if has_parents(event.path) {
             fold.paths.state(event.path).real.get_or_insert_with(|| (policy.real)(event.path));
         }
@@ -134,7 +140,7 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
-        self.after_looking(e);
+        self.after_looking(e, policy);
         self.after_searching(e, policy);
         if self.uses_moved_aside(e) {
             self.refuse(Unrecorded::UpdatesFile, e.path);

@@ -15,6 +15,9 @@ impl<'t> Fold<'t> {
     /// such a path to an output, or the reverse, leaves the output as it is.
     pub(super) fn is_private(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
         let is_at = |path: &[u8]| path.starts_with(b"/") && (policy.is_private)(path);
+        if e.kind == EventKind::Symlink {
+            return is_at(e.path2);
+        }
         let is_new = matches!(e.kind, EventKind::Link | EventKind::Rename(_)) && is_at(e.path2);
         if !is_new && !is_at(e.path) || is_at(e.path) && matches!(e.kind, EventKind::Link) && !is_at(e.path2) {
             return false;

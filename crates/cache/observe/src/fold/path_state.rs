@@ -2,13 +2,14 @@
 //!
 //! Unaware of: processes, and the rules of the policy.
 
-use larder_model::path::join;
+use larder_model::path::{join, parent};
 use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Identity, Looked, Placement, Times};
 use larder_sys::FileType;
 
 use super::process_state::Life;
 use crate::event::file_type;
+use crate::paths::has_parents;
 use crate::process_tree::Running;
 
 /// What the command made at a path.
@@ -105,8 +106,19 @@ pub(super) struct Paths<'t> {
     made_order: Vec<&'t [u8]>,
     /// A directory was made.
     made_directories: bool,
+    /// What the command made by a path that has `..`, by the path without.
+    by_parents: Map<Vec<u8>, MadeByParents<'t>>,
     /// Names that programs made up at random for others to use. For example, `mktemp` does so.
     pub(super) random_names: Vec<&'t [u8]>,
+}
+
+/// Something that the command made by a path that has `..`.
+struct MadeByParents<'t> {
+    path: &'t [u8],
+    /// The directory before the first `..`.
+    start: &'t [u8],
+    /// [`Paths::made_on_the_way`] to `start` when it was made.
+    directories: usize,
 }
 
 impl<'t> Paths<'t> {
@@ -199,6 +211,41 @@ impl<'t> Paths<'t> {
             self.made_order.push(path);
         }
         state.made = Some(made);
+        if let Some(real) = state.real.clone().flatten()
+            && let Some((start, plain)) = without_parents(path)
+            && real == plain
+            && let Some(directories) = self.made_on_the_way(start)
+        {
+            self.by_parents.insert(plain, MadeByParents { path, start, directories });
+        }
+    }
+
+    /// Returns the path by which the command made what is at `path`, if that has `..` and leads there,
+    /// as in `cd obj && gcc x.c -o ../x`. Otherwise returns `path`.
+    pub(super) fn as_made(&self, path: &'t [u8]) -> &'t [u8] {
+        let Some(by_parents) = self.by_parents.get(path) else { return path };
+        // No link was on the way at the end of the run, and nothing on the way has changed since the
+        // file was made.
+        let leads_there = self.made_on_the_way(by_parents.start) == Some(by_parents.directories);
+        let is_made = self.made(by_parents.path).is_some() && self.made(path).is_none();
+        if leads_there && is_made { by_parents.path } else { path }
+    }
+
+    /// Returns how many of a directory and those above it the command made. Returns `None` if it made
+    /// or removed something else there.
+    fn made_on_the_way(&self, directory: &[u8]) -> Option<usize> {
+        let made = std::iter::successors(Some(directory), |path| parent(path).filter(|above| above.len() < path.len()))
+            .filter_map(|path| self.made(path));
+        let mut count = 0;
+        for made in made {
+            count += if matches!(made, Made::Directory(_)) { 1 } else { return None };
+        }
+        Some(count)
+    }
+
+    /// Returns true if the command made something at `path`, by another path that has `..`.
+    pub(super) fn is_made_by_parents(&self, path: &[u8]) -> bool {
+        self.by_parents.contains_key(path)
     }
 
     /// Removes what the command made at a path.
@@ -307,6 +354,20 @@ pub(super) struct Files<'t> {
     pub(super) closed: Map<FileId, Identity>,
     /// Logs that the command made, with their paths.
     pub(super) logs: Map<FileId, &'t [u8]>,
+}
+
+/// Splits an absolute path in which all `..` are side by side: returns the directory before them, and
+/// the path to which they lead if nothing on the way is a link.
+fn without_parents(path: &[u8]) -> Option<(&[u8], Vec<u8>)> {
+    const PARENT: &[u8] = b"/..";
+    let at = path.windows(4).position(|part| part == b"/../")?;
+    let (start, mut rest) = path.split_at(at);
+    let mut above = start;
+    while let Some(after) = rest.strip_prefix(PARENT).filter(|after| after.starts_with(b"/")) {
+        (above, rest) = (parent(above)?, after);
+    }
+    let is_plain = |path: &[u8]| !has_parents(path) && !path.windows(2).any(|part| part == b"//");
+    (is_plain(start) && is_plain(rest)).then(|| (start, [above, rest].concat()))
 }
 
 impl Files<'_> {

@@ -9,19 +9,17 @@ use larder_model::path::file_name;
 use larder_model::quick::Map;
 
 use super::policy::Policy;
-use crate::event::Event;
+use crate::event::{Event, START_BITS};
 use crate::process_tree::{ProcessTree, Running};
-use larder_model::DirectoryTimes;
 
-/// The last event of a process, if it was a `stat` of something that exists.
+/// A `stat` of something that exists.
 #[derive(Clone, Copy)]
 pub(super) struct LastLook<'t> {
     pub(super) path: &'t [u8],
     /// The mtime, if it is a directory.
     pub(super) modified_ns: Option<i64>,
-    pub(super) how: DirectoryTimes,
-    /// The event before was such a `stat` as well.
-    pub(super) is_second: bool,
+    /// The command did not make what is there.
+    pub(super) is_input: bool,
 }
 
 /// A directory at which Python looked, perhaps to import a module.
@@ -59,14 +57,15 @@ pub(super) struct ProcessState<'t> {
     pub(super) is_guarded: bool,
     /// The process drew random numbers for a name and has not made anything with that name yet.
     pub(super) draws_a_name: bool,
-    /// The last event of the process, if it was a look by a program that compares mtimes of
-    /// directories.
+    /// The last event of the process, if it was a look by a program for which
+    /// [`DirectoryTimes::UnlessListed`](larder_model::DirectoryTimes::UnlessListed) holds.
     pub(super) last_look: Option<LastLook<'t>>,
-    /// The event before the present one was such a look, and the present one is a look as well.
-    pub(super) looked_before: bool,
-    /// The looks with which a shell checks `PWD` when it starts, until they are complete. `None`
-    /// afterwards.
-    pub(super) start_looks: Option<Vec<LastLook<'t>>>,
+    /// The last events of the process, if they were looks by a program for which
+    /// [`DirectoryTimes::InPairs`](larder_model::DirectoryTimes::InPairs) holds.
+    pub(super) looks: Vec<LastLook<'t>>,
+    /// The variables with which the program started (`START_BITS`), until it has ended its first
+    /// looks. 0 afterwards.
+    pub(super) start_bits: u32,
     /// The file that the process read last.
     pub(super) last_read: Option<&'t [u8]>,
     /// The file that the process read last, if nothing in the command had opened it before.
@@ -179,7 +178,7 @@ impl<'t> Processes<'t> {
         state.began += 1;
         state.habit = None;
         state.runs_made = is_made;
-        state.start_looks = Some(Vec::new());
+        state.start_bits = e.mode & START_BITS;
         (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
@@ -193,7 +192,7 @@ impl<'t> Processes<'t> {
         let searched_before = source.searched_before.clone();
         let state = self.state(e.pid);
         state.earlier += 1;
-        (state.habit, state.start_looks) = (None, None);
+        (state.habit, state.start_bits) = (None, 0);
         (state.opened, state.imported) = (Vec::new(), 0);
         state.searched_before = searched_before;
         state.is_guarded = is_guarded;
@@ -241,14 +240,11 @@ impl<'t> Processes<'t> {
         self.states.values_mut().filter_map(|state| Some(state.searched.take()?.path)).collect()
     }
 
-    /// Returns the looks that were the last events of their processes.
-    pub(super) fn take_last_looks(&mut self) -> Vec<LastLook<'t>> {
-        self.states.values_mut().filter_map(|state| state.last_look.take()).collect()
-    }
-
-    /// Returns the looks that processes began with and after which they did nothing else.
-    pub(super) fn take_start_looks(&mut self) -> Vec<Vec<LastLook<'t>>> {
-        self.states.values_mut().filter_map(|state| state.start_looks.take()).collect()
+    /// Returns the processes whose last events were looks by a program that compares mtimes of
+    /// directories.
+    pub(super) fn have_looked_last(&self) -> Vec<u32> {
+        let looked = |state: &ProcessState| state.last_look.is_some() || !state.looks.is_empty();
+        self.states.iter().filter(|(_, state)| looked(state)).map(|(pid, _)| *pid).collect()
     }
 
     /// Returns true if a process drew random numbers for a name that it did not use.

@@ -10,7 +10,7 @@ use larder_model::{Habit, Times, Unrecorded};
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
     EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
-    RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
+    RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, START_BITS, arguments,
 };
 use crate::process_tree::Running;
 
@@ -23,7 +23,7 @@ impl<'t> Fold<'t> {
                 let before = self.processes.runs(e.pid);
                 self.processes.starts(e, self.files.is_made(e.identity));
                 self.finds_open(e, before, policy);
-                self.read(&Event { mode: e.mode & !REPORTED_WHOLE, ..e.clone() }, true, policy);
+                self.read(&Event { mode: e.mode & !START_BITS, ..e.clone() }, true, policy);
             }
             EventKind::Exec => {
                 self.processes.state(e.pid).began -= 1;

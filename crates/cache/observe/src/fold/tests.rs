@@ -1,4 +1,4 @@
-use larder_model::{Change, Digest, DirectoryTimes, Habit, Identity, Looked, Placement, Prior, Times};
+use larder_model::{Change, Digest, DirectoryChecks, DirectoryTimes, Habit, Identity, Looked, Placement, Prior, Times};
 
 use super::*;
 use crate::event::OpenFlags;
@@ -53,11 +53,13 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             let times = if program == b"cp" { Times::Mode } else { times };
             Habit {
                 times,
-                compares: [&b"make"[..], b"sh"].contains(&program),
+                compares: [&b"make"[..], b"sh", b"bash", b"dash"].contains(&program),
                 copies_times: program == b"cp",
                 directories: match program {
                     b"make" => Some(DirectoryTimes::UnlessListed),
-                    b"sh" => Some(DirectoryTimes::InPairs),
+                    b"sh" => Some(DirectoryTimes::InPairs(DirectoryChecks::Unknown)),
+                    b"dash" => Some(DirectoryTimes::InPairs(DirectoryChecks::Once)),
+                    b"bash" => Some(DirectoryTimes::InPairs(DirectoryChecks::EachAbove)),
                     _ => None,
                 },
                 clock_reads: if part { 9 } else { 1 },
@@ -69,6 +71,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 sorts_names: part,
                 lists_kinds: program == b"make",
                 tunes_memory: part,
+                reads_memory_size: program == b"cmake",
                 tries_terminal: false,
                 git: None,
                 names_at_random: program == b"mktemp",
@@ -246,6 +249,9 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
     // The habit of this program covers it, so it is not reported.
     let folded = folded_by(true, "/b/cc1", vec![open("/proc/self/maps", READ)]);
     assert_eq!((told(&folded).2.as_str(), folded.chance_program), ("", None));
+    for (program, refused) in [("/b/cmake", ""), ("/b/cc1", "device"), ("/b/linker", "device")] {
+        assert_eq!(told(&folded_by(true, program, vec![open("/proc/meminfo", READ)])).2, refused, "{program}");
+    }
 }
 
 #[test]
@@ -374,11 +380,17 @@ fn looks_at_directories_for_their_mtimes() {
     let other = || event::Event { pid: PID + 1, ..file() };
     let list = || event(EventKind::List, "/w/d");
     let compared = |program: &str, events: Vec<event::Event>| {
-        let began = event(EventKind::Start, program);
+        let began = event::Event { mode: event::HAS_PWD | event::HAS_OLDPWD, ..event(EventKind::Start, program) };
         let seen = folded(program, [vec![began], events].concat()).seen;
         seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.directory_ns.is_some())
     };
     let d = || directory("/w/d");
+    let current = || directory("/w/d/");
+    let old = || directory("/v");
+    let gone = || failed(libc::ENOENT, directory("/v"));
+    let read = || open("/w/in", READ);
+    let cd = |path: &str| open(path, OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY);
+    let start = || vec![d(), current(), directory("/w"), d()];
     for (what, program, events, expect) in [
         ("a target, then a prerequisite", "/b/make", vec![d(), file()], true),
         ("the last look", "/b/make", vec![d()], true),
@@ -390,16 +402,23 @@ fn looks_at_directories_for_their_mtimes() {
         ("-d", "/b/sh", vec![d(), open("/w/in", READ)], false),
         ("-d at the end", "/b/sh", vec![open("/w/in", READ), d()], false),
         ("another program", "/b/cp", vec![d(), file()], false),
-        (
-            "the start of bash",
-            "/b/bash",
-            vec![d(), directory("/w/d/"), directory("/w"), d(), open("/w/in", READ)],
-            false,
-        ),
-        ("and -nt", "/b/sh", vec![d(), directory("/w/d/"), directory("/w"), d(), d(), file()], true),
-        ("not quite so", "/b/sh", vec![d(), directory("/w/d/"), directory("/w"), file()], true),
-        ("not to its end", "/b/sh", vec![d(), directory("/w/d/"), directory("/w")], true),
-        ("-nt with the directory above", "/b/sh", vec![d(), directory("/w"), d(), open("/w/in", READ)], true),
+        ("two looks", "/b/bash", vec![d(), file()], true),
+        ("the start of bash", "/b/bash", [start(), vec![old(), read()]].concat(), false),
+        ("and -f", "/b/bash", [start(), vec![old(), file(), read()]].concat(), false),
+        ("and -f, if OLDPWD is gone", "/b/bash", [start(), vec![gone(), file(), read()]].concat(), false),
+        ("and -nt", "/b/bash", [start(), vec![old(), d(), file()]].concat(), true),
+        ("started twice", "/b/bash", [start(), vec![read()], start()].concat(), true),
+        ("bash does not start so", "/b/sh", start(), true),
+        ("bash does not end its start so", "/b/bash", vec![d(), current(), directory("/w"), file()], true),
+        ("another directory", "/b/bash", vec![directory("/v"), current(), d(), file()], false),
+        ("the start of dash", "/b/dash", vec![d(), current(), file(), read()], false),
+        ("dash and -nt", "/b/dash", vec![d(), current(), d(), file()], true),
+        ("dash finds no PWD", "/b/dash", vec![gone(), d(), current(), read()], true),
+        ("cd", "/b/bash", vec![read(), directory("/w"), d(), cd("/w/d")], false),
+        ("cd with ..", "/b/bash", vec![read(), directory("/w"), d(), d(), directory("/w/e"), cd("/w/e")], false),
+        ("-nt and cd", "/b/bash", vec![read(), file(), d(), directory("/w"), d(), cd("/w/d")], true),
+        ("cd elsewhere", "/b/bash", vec![read(), directory("/w"), d(), cd("/w/e")], true),
+        ("cd of another shell", "/b/sh", vec![read(), directory("/w"), d(), cd("/w/d")], true),
     ] {
         assert_eq!(compared(program, events), expect, "{what}");
     }

@@ -101,7 +101,7 @@ fn of_bytes(result: &ActionResult, other: &ActionResult, roots: &Roots, read: &R
             (a, b) if a != b => return Some(format!("{path} is of another kind, or leads elsewhere")),
             _ => {}
         }
-        if output.modified != there.modified {
+        if !output.modified.is_alike(&there.modified) {
             return Some(format!("{path} was given another mtime"));
         }
     }
