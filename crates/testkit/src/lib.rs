@@ -35,7 +35,7 @@ pub use binaries::{cargo, larder, larder_text, workspace};
 pub use golden::{golden, golden_bytes};
 pub use older::older;
 pub use outcome::Counters;
-pub use place::{Place, files_below, set_mode};
+pub use place::{Place, STORE_VERSION, files_below, set_mode};
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use programs::{copy_program, write_program};
 pub use proxy::{Proxy, Way};

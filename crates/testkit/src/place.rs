@@ -21,6 +21,9 @@ const AGE: Duration = Duration::from_secs(3600);
 /// not use so young an entry of the stat cache.
 const SETTLE: Duration = Duration::from_millis(30);
 
+/// The directory of a store that has its files, after the version of the formats.
+pub const STORE_VERSION: &str = "v13";
+
 /// Sets the permissions of a file or directory.
 pub fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
@@ -65,6 +68,11 @@ impl Place {
     /// the store.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.top.join(relative)
+    }
+
+    /// Returns the directory of the store that has its files.
+    pub fn store(&self) -> PathBuf {
+        self.path("store").join(STORE_VERSION)
     }
 
     /// Returns a path in this place as text.

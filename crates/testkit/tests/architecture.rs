@@ -243,6 +243,7 @@ fn documents_name_the_format_version() {
     let version = line
         .and_then(|line| line.strip_suffix(';'))
         .expect("crates/base/model/src/lib.rs does not define FORMAT_VERSION");
+    assert_eq!(larder_testkit::STORE_VERSION, format!("v{version}"));
     for (page, words) in [
         ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
         ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),

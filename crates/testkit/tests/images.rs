@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, Run, Tree, files_below, larder, larder_text};
+use larder_testkit::{Place, Ran, Run, STORE_VERSION, Tree, files_below, larder, larder_text};
 use serde_json::Value;
 
 const KEY: &str = "deps-{{os}}-{{hash lock}}";
@@ -531,7 +531,11 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
     let job = format!("test $(id -u) = 1000 && test -O one/a/index.js && {A_JOB}");
     let ran = user(&["run", "--key", KEY, "--strict", "one", "--", "sh", "-c", &job]).ends(3);
     assert_eq!((ran.stdout.as_str(), ran.stderr.contains("by lazy-fuse")), (SEEN_BY_IT, true), "{ran:#?}");
-    assert_eq!((count(&place, "work/one"), count(&place, "store/v12/images/mounts")), (0, 0), "nothing may be left");
+    assert_eq!(
+        (count(&place, "work/one"), count(&place, &format!("store/{STORE_VERSION}/images/mounts"))),
+        (0, 0),
+        "nothing may be left"
+    );
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn images_have_limits_of_their_own() {
     }
     assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
     // Set back the mtime of the oldest image, as if it was last used three days ago.
-    let records = place.path("store").join("v12/images/records");
+    let records = place.store().join("images/records");
     let oldest =
         files_below(&records).into_iter().min_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
     let then = SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60);
@@ -148,7 +148,7 @@ fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
     place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
     place.image(&["export", "--key", "a-1", "none/a.tar"]).run().ends(1);
     place.image(&["export", "--key", "a-1", "a.tar"]).run().ends(0);
-    let largest = files(&place.path("store/v12/blobs")).into_iter().max_by_key(|(size, _)| *size);
+    let largest = files(&place.store().join("blobs")).into_iter().max_by_key(|(size, _)| *size);
     fs::remove_file(largest.expect("the store has no blob").1).expect("cannot remove the file");
     let gone = place.image(&["export", "--key", "a-1", "b.tar"]).run().ends(11);
     assert!(gone.stderr.contains("is missing") && !place.path("work/b.tar").exists(), "{gone:#?}");
@@ -172,8 +172,9 @@ fn what_a_killed_one_left_while_making_files_goes() {
     let place = Place::new();
     place.put("deps/a", "a");
     place.image(&["save", "--key", "a-1", "deps"]).run().quiet();
-    let of_an_image = format!("store/v12/images/live/{}", "ab".repeat(32));
-    let left = [&of_an_image, "store/v12/images/staging"].map(|dir| place.path(dir).join(".larder-0123456789abcdef"));
+    let of_an_image = format!("live/{}", "ab".repeat(32));
+    let left =
+        [&of_an_image, "staging"].map(|dir| place.store().join("images").join(dir).join(".larder-0123456789abcdef"));
     for dir in &left {
         fs::create_dir_all(dir).expect("cannot create the directory");
         fs::write(dir.join("top"), "half").expect("cannot write the file");

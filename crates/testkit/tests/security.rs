@@ -55,16 +55,6 @@ fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     files_below(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
-/// Returns the directory of the store's format version, such as `v12`.
-fn inside(place: &Place) -> PathBuf {
-    fs::read_dir(place.path("store"))
-        .expect("cannot list the directory")
-        .next()
-        .expect("the directory is empty")
-        .expect("cannot list the directory")
-        .path()
-}
-
 fn word(place: &Place, words: &[&str]) -> Ran {
     place.larder(words).run()
 }
@@ -94,8 +84,8 @@ fn others_can_write_to_the_store() {
         warns(&place, &place.path("store"), "others than its owner can write to it");
         set_mode(&place.path("store"), 0o755);
         assert_eq!(outcome(&place), "hit", "{bits:o}: the mode was corrected as the message says");
-        set_mode(&inside(&place), bits);
-        warns(&place, &inside(&place), "others than its owner can write to it");
+        set_mode(&place.store(), bits);
+        warns(&place, &place.store(), "others than its owner can write to it");
     }
 }
 
@@ -149,7 +139,7 @@ fn files_of_another_user_are_not_believed() {
     let fsck = word(&place, &["fsck"]);
     assert!(fsck.code == Some(1) && fsck.stdout.contains("belongs to another user"), "{fsck:?}");
 
-    give(&inside(&place).join("blobs"));
+    give(&place.store().join("blobs"));
     for words in [&["doctor"][..], &["fsck"], &["evict"], &["clear"]] {
         let ran = word(&place, words);
         let said = format!("{}{}", ran.stdout, ran.stderr);
@@ -196,7 +186,7 @@ fn nothing_is_removed_that_is_not_the_stores() {
     let place = place();
     assert_eq!(outcome(&place), "miss");
     for name in ["tmp", "notes", "stamps", "manifests", "blobs"] {
-        let (directory, aside) = (inside(&place).join(name), place.path("aside"));
+        let (directory, aside) = (place.store().join(name), place.path("aside"));
         fs::create_dir_all(&directory).expect("cannot create the directory");
         fs::rename(&directory, &aside).expect("cannot rename the file");
         symlink(place.path("home"), &directory).expect("cannot create the link");
@@ -219,14 +209,14 @@ fn nothing_is_removed_that_is_not_the_stores() {
     }
     // Files that did not come from larder stay. Temporary files that a killed larder left are
     // removed.
-    old_file(&inside(&place).join("tmp/treasure"));
-    old_file(&inside(&place).join("tmp/0123456789abcdef"));
-    old_file(&inside(&place).join("stamps/treasure"));
+    old_file(&place.store().join("tmp/treasure"));
+    old_file(&place.store().join("tmp/0123456789abcdef"));
+    old_file(&place.store().join("stamps/treasure"));
     word(&place, &["evict"]).ends(0);
-    assert!(!inside(&place).join("tmp/0123456789abcdef").exists());
-    assert!(inside(&place).join("stamps/treasure").exists());
+    assert!(!place.store().join("tmp/0123456789abcdef").exists());
+    assert!(place.store().join("stamps/treasure").exists());
     word(&place, &["clear"]).ends(0);
-    assert!(inside(&place).join("tmp/treasure").exists());
+    assert!(place.store().join("tmp/treasure").exists());
 }
 
 #[test]
@@ -444,7 +434,7 @@ fn nothing_is_executed_from_the_working_directory() {
 fn tables_that_are_cut_while_they_are_used() {
     let place = place();
     assert_eq!(outcome(&place), "miss");
-    let tables = [kept(&place, "stamps"), vec![inside(&place).join("counters")]].concat();
+    let tables = [kept(&place, "stamps"), vec![place.store().join("counters")]].concat();
     assert_eq!(tables.len(), 2);
     let cut = |until: Instant| {
         while Instant::now() < until {

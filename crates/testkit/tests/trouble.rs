@@ -6,11 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_testkit::{
-    Place, Ran, Run, can_mount, copy_program, files_below, has, is_root, larder, larder_text, probe_skip, set_mode,
+    Place, Ran, Run, STORE_VERSION, can_mount, copy_program, files_below, has, is_root, larder, larder_text,
+    probe_skip, set_mode,
 };
-
-/// The directory of the store for this format version.
-const BASE: &str = "v12";
 
 /// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \
@@ -75,7 +73,7 @@ fn stores_that_cannot_be_used() {
         }),
         ("what is inside is a file", |store| {
             fs::create_dir(store).expect("cannot create the directory");
-            fs::write(store.join(BASE), "").expect("cannot write the file");
+            fs::write(store.join(STORE_VERSION), "").expect("cannot write the file");
         }),
     ];
     for (what, spoil) in rows {
@@ -371,7 +369,7 @@ fn eviction_while_compiling() {
         }
     }
     place.larder(&["evict", "--max-size", "500kB"]).run().ends(0);
-    let held: u64 = files_below(&place.path(format!("store/{BASE}/blobs")))
+    let held: u64 = files_below(&place.path(format!("store/{STORE_VERSION}/blobs")))
         .iter()
         .map(|path| path.metadata().map_or(0, |meta| meta.len()))
         .sum();

@@ -20,7 +20,7 @@ use crate::StoreError;
 /// A store that exists or can be made, and whose directory is safe to use.
 pub struct Store {
     top: PathBuf,
-    /// The versioned directory `DIR/v12`, without a trailing slash.
+    /// The versioned directory `DIR/vN`, without a trailing slash.
     base: PathBuf,
     /// The cached answer of [`Store::is_only_read`].
     pub(crate) only_read: OnceLock<bool>,

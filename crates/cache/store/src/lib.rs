@@ -2,7 +2,7 @@
 //! files in one directory.
 //!
 //! ```text
-//! DIR/v12/
+//! DIR/vN/
 //!   manifests/ab/cd…   the manifest of the weak fingerprint abcd… (larder_model::Manifest); its
 //!                      mtime is its last use, updated at most once an hour
 //!   handed-over/ab/cd… manifests of records that were handed over by processes that cannot write

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larder_testkit::{Place, Ran, Run, Tree, is_root, probe_skip};
+use larder_testkit::{Place, Ran, Run, STORE_VERSION, Tree, is_root, probe_skip};
 
 /// The number of the user whom these processes become.
 const USER: &str = "65533";
@@ -76,7 +76,7 @@ fn has_no_rights(place: &Place, process: &Path) {
     let memory = limits.lines().find(|line| line.starts_with("Max data size")).expect("there is no such limit");
     assert!(memory.contains(&(7u64 << 30).to_string()), "{memory}");
     let seen = |path: &str| fs::symlink_metadata(process.join("root").join(path.trim_start_matches('/'))).is_ok();
-    let store = place.text("store/v12");
+    let store = place.text(&format!("store/{STORE_VERSION}"));
     assert!(seen(&format!("{store}/blobs")));
     for hidden in [
         "/etc/shadow",
@@ -213,7 +213,7 @@ fn an_image_that_takes_too_much_memory_fails_alone() {
     let words = ["broker", "--fetcher-memory", "96", "--target", "/", "--socket"];
     let words = [&words[..], &[socket.to_str().expect("not UTF-8")]].concat();
     let mut broker = image(&place, &words).start();
-    let own = place.path("store/v12/images/broker.sock");
+    let own = place.store().join("images/broker.sock");
     let listens = (0..12_000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         std::os::unix::net::UnixStream::connect(&socket).is_ok()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use larder_testkit::{
-    Place, Ran, Run, Tree, can_mount, files_below, has, is_root, larder, larder_text, older, probe_skip,
+    Place, Ran, Run, STORE_VERSION, Tree, can_mount, files_below, has, is_root, larder, larder_text, older, probe_skip,
 };
 
 use super::{far_image, has_no_rights, image, processes};
@@ -78,7 +78,7 @@ fn a_broker_for_others_mounts_nothing_by_processes_of_user_0() {
             "cd \"$TMPDIR\" && mkdir -p \"$LARDER_DIR\" && mount -t ramfs -o mode=700 none \"$LARDER_DIR\" || exit 99\n\
              '{larder}' image broker {option} --target / --socket \"$TMPDIR/b.sock\" & broker=$!\n\
              until [ -S b.sock ]; do kill -0 $broker || exit 98; sleep 0.05; done\n\
-             ln -s \"$TMPDIR/b.sock\" \"$LARDER_DIR/v12/images/broker.sock\"; cd ../work\n\
+             ln -s \"$TMPDIR/b.sock\" \"$LARDER_DIR/{STORE_VERSION}/images/broker.sock\"; cd ../work\n\
              '{larder}' image mount --strict --key k --via lazy-fuse m; code=$?\n\
              [ $code -ne 0 ] || {{ cp -a m back; '{larder}' image unmount m; }}\n\
              kill $broker; wait $broker; exit $code",
@@ -123,7 +123,7 @@ fn a_fetcher_has_no_key_and_replaces_nothing_that_is_signed() {
         place.put("deps/x", "x".repeat(5000));
         signed(image(&place, &["save", "--strict", "--key", "k", "deps"])).run().ends(0);
         fs::remove_dir_all(place.path("store")).expect("cannot remove the store");
-        let (far, records) = (place.path("far"), place.path("store/v12/images/records"));
+        let (far, records) = (place.path("far"), place.store().join("images/records"));
         let sent = files(&far);
         let mounted = signed(image(&place, &["mount", "--strict", "--key", "k", "--via", "lazy", "m"])).run();
         probe_skip!(mounted.code == Some(0), "nothing can be mounted lazily here: {}", mounted.stderr);
