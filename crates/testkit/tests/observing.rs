@@ -169,7 +169,7 @@ fn programs_that_a_tool_starts() {
     }
 }
 
-/// Of all commands of this tool, only the one for `x.c` starts the helper.
+/// The tool starts the helper if it compiles `x.c`, and no other command of the tool starts it.
 #[test]
 fn a_program_that_one_command_alone_starts() {
     probe_skip!(has("gcc"), "gcc is not installed");

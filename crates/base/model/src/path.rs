@@ -62,6 +62,11 @@ pub fn without_parents(path: &[u8]) -> Vec<u8> {
     parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
 }
 
+/// Returns the names in a path, from the first directory to the file.
+pub fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
 /// Returns true if `path` is `directory` or lies below it.
 pub fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use larder_compiler::{Family, are_same_members, is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
-use larder_model::path::file_name;
+use larder_model::path::{file_name, names};
 use larder_model::{
     ActionResult, Bound, Content, DirFacts, Entry, EnvFact, Fact, Made, Manifest, ObservationSet, OfHistory, Origin,
     Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths,
@@ -406,18 +406,14 @@ impl CrossCheck<'_> {
     }
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
-        let rules = [
-            Rewrite::Text,
-            Rewrite::GccDepfile,
-            Rewrite::ClangDepfile,
-            Rewrite::Object,
-            Rewrite::LooseText,
-            Rewrite::AsLong,
-        ];
-        // Two places may agree by chance on the order of a hash table, or on where lines are wrapped.
-        let is_laid_out = |content| self.searched(content).is_some_and(|bytes| is_laid_out(&bytes));
-        let rules = if old != new && is_laid_out(new) { &rules[..4] } else { &rules[..] };
-        self.rewrite_by(rules, before, old, new)
+        let exact = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
+        let loose = [Rewrite::LooseText, Rewrite::AsLong];
+        self.rewrite_by(&exact, before, old, new).or_else(|| {
+            // Two places may agree by chance on the order of a hash table, or on where lines are
+            // wrapped.
+            let is_laid_out = self.searched(new).is_some_and(|bytes| is_laid_out(&bytes));
+            if is_laid_out { None } else { self.rewrite_by(&loose, before, old, new) }
+        })
     }
 
     /// Returns the first of these rules by which the earlier content becomes the present one.
@@ -447,12 +443,11 @@ fn is_word_of(text: &[u8], name: &[u8]) -> bool {
 /// above it that is in `start` and in which the run relied on something beside the root. That may be
 /// `/`, which has the system. `accessed` are the absolute paths that the run relied on.
 fn climb<'p>(root: &[u8], start: &[u8], accessed: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
-    let components = |path| <[u8]>::split(path, |byte| *byte == b'/').filter(|name| !name.is_empty());
-    let (depth, shared_by_both) = (components(root).count(), components(start).count());
+    let (depth, shared_by_both) = (names(root).count(), names(start).count());
     let beside = accessed.filter_map(|path| {
-        let shared = components(path).zip(components(root)).take_while(|(there, own)| there == own).count();
+        let shared = names(path).zip(names(root)).take_while(|(there, own)| there == own).count();
         // Otherwise it is a directory above the root, or it is elsewhere in each place.
-        (shared < components(path).count() && shared <= shared_by_both).then_some(shared)
+        (shared < names(path).count() && shared <= shared_by_both).then_some(shared)
     });
     let up = depth - beside.max().unwrap_or(0);
     vec![&b".."[..]; up].join(&b'/')

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 
+use larder_model::path::names;
 use larder_model::{Change, DateSource, Looked, Modified, Roots, Seen, Times, Unrecorded};
 
 use super::not_recorded::NotRecorded;
@@ -128,8 +129,7 @@ impl Origins {
 
 /// Returns how many of the last components of two paths are equal.
 fn shared_at_end(a: &[u8], b: &[u8]) -> usize {
-    let components = |path| <[u8]>::rsplit(path, |byte| *byte == b'/').filter(|name| !name.is_empty());
-    components(a).zip(components(b)).take_while(|(a, b)| a == b).count()
+    names(a).rev().zip(names(b).rev()).take_while(|(a, b)| a == b).count()
 }
 
 /// Returns true if a copied time is equal up to what copying loses: the part below a microsecond

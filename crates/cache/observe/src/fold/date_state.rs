@@ -1,4 +1,4 @@
-//! What a fold knows of the mtimes that the command set.
+//! State of a fold: which processes set mtimes, and from which processes these may come.
 //!
 //! Unaware of: events, and which paths processes accessed.
 

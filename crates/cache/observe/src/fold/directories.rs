@@ -5,7 +5,7 @@
 //!
 //! Unaware of: what the mtime is compared with.
 
-use larder_model::path::parent;
+use larder_model::path::{names, parent};
 use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains};
 use larder_sys::FileType;
 
@@ -193,9 +193,4 @@ fn walk<'t>(looks: &[LastLook<'t>]) -> Option<&'t [u8]> {
         };
     }
     Some(at)
-}
-
-/// Returns the names in an absolute path.
-fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }

@@ -106,7 +106,7 @@ pub(super) struct Paths<'t> {
     made_order: Vec<&'t [u8]>,
     /// A directory was made.
     made_directories: bool,
-    /// What the command made by a path that has `..`, by the path without.
+    /// Files that the command made by a path that has `..`. The key is the path without `..`.
     by_parents: Map<Vec<u8>, MadeByParents<'t>>,
     /// Names that programs made up at random for others to use. For example, `mktemp` does so.
     pub(super) random_names: Vec<&'t [u8]>,
@@ -212,7 +212,7 @@ impl<'t> Paths<'t> {
         }
         state.made = Some(made);
         if let Some(real) = state.real.clone().flatten()
-            && let Some((start, plain)) = without_parents(path)
+            && let Some((start, plain)) = split_at_parents(path)
             && real == plain
             && let Some(directories) = self.made_on_the_way(start)
         {
@@ -358,7 +358,7 @@ pub(super) struct Files<'t> {
 
 /// Splits an absolute path in which all `..` are side by side: returns the directory before them, and
 /// the path to which they lead if nothing on the way is a link.
-fn without_parents(path: &[u8]) -> Option<(&[u8], Vec<u8>)> {
+fn split_at_parents(path: &[u8]) -> Option<(&[u8], Vec<u8>)> {
     const PARENT: &[u8] = b"/..";
     let at = path.windows(4).position(|part| part == b"/../")?;
     let (start, mut rest) = path.split_at(at);
