@@ -227,6 +227,9 @@ crate::listed! {
         AsLong,
         /// `config.status` of autoconf.
         ConfigStatus,
+        /// `CMakeRuleHashes.txt`: hashes of commands that the files `build.make` of the same result
+        /// hold.
+        RuleHashes,
     }
 }
 

@@ -104,6 +104,16 @@ pub fn is_config_status(path: &[u8]) -> bool {
     path == b"config.status" || path.ends_with(b"/config.status")
 }
 
+/// Returns true for the file in which CMake keeps hashes of the commands in its makefiles.
+pub fn is_rule_hashes(path: &[u8]) -> bool {
+    path.ends_with(b"CMakeFiles/CMakeRuleHashes.txt")
+}
+
+/// Returns true for a makefile of CMake that holds such commands.
+pub fn has_cmake_rules(path: &[u8]) -> bool {
+    path.ends_with(b".dir/build.make")
+}
+
 /// Returns true for files in which Meson keeps its state. They are in the order of hash tables,
 /// which differs in each run and means nothing to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {

@@ -3,10 +3,10 @@
 //! Unaware of: which results may be rewritten (`larder-portability` decided that when the run was recorded), how
 //! each kind of file is rewritten (`larder-relocate`).
 
-use larder_compiler::is_config_status;
+use larder_compiler::{has_cmake_rules, is_config_status};
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
 use larder_portability::rule;
-use larder_relocate::{Places, Rule, holds_a_root, relocate};
+use larder_relocate::{BuildMake, Places, Rule, holds_a_root, relocate, rule_hashes_at};
 use larder_store::{StatCache, Store};
 
 /// Files larger than this are not rewritten, in bytes, because they are rewritten in memory.
@@ -20,14 +20,38 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stat_cache
         return Some(Vec::new());
     }
     let places = Places { from: &result.origin, to: here.get(..result.origin.len())? };
-    let again = |(rewrite, content): (Rewrite, Content)| {
-        let rule = rule(rewrite)?;
-        if content.size_bytes() > BYTES_MAX {
-            return Some(None);
-        }
-        Some(store.content_bytes(&content, stat_cache).ok().and_then(|bytes| relocate(rule, &bytes, &places)))
+    let old = |content: &Content| {
+        let few = content.size_bytes() <= BYTES_MAX;
+        few.then(|| store.content_bytes(content, stat_cache).ok()).flatten()
+    };
+    let new = |rewrite, content: &Content| match (rule(rewrite), old(content)?) {
+        (Some(rule), bytes) => relocate(rule, &bytes, &places),
+        (None, bytes) => Some(bytes),
+    };
+    let again = |(rewrite, content): (Rewrite, Content)| match rewrite {
+        Rewrite::None => None,
+        Rewrite::RuleHashes => Some(old(&content).and_then(|hashes| rule_hashes(result, &hashes, &old, &new))),
+        _ => Some(new(rewrite, &content)),
     };
     contents(result).filter_map(again).collect()
+}
+
+/// Returns `CMakeRuleHashes.txt` for this place. `old` returns a content as it was recorded, and
+/// `new` as it is here.
+fn rule_hashes(
+    result: &ActionResult,
+    hashes: &[u8],
+    old: &dyn Fn(&Content) -> Option<Vec<u8>>,
+    new: &dyn Fn(Rewrite, &Content) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let both = |output: &Output| match &output.kind {
+        OutputKind::File { rewrite, content, .. } => Some((old(content)?, new(*rewrite, content)?)),
+        _ => None,
+    };
+    let files = result.outputs.iter().filter(|output| has_cmake_rules(output.path));
+    let files: Vec<(Vec<u8>, Vec<u8>)> = files.map(both).collect::<Option<_>>()?;
+    let makefiles: Vec<BuildMake> = files.iter().map(|(old, new)| BuildMake { from: old, to: new }).collect();
+    rule_hashes_at(hashes, &makefiles)
 }
 
 /// Returns an object with neutral paths in place of its roots, so that it is equal in all

@@ -21,10 +21,11 @@ impl Rewrites {
     }
 }
 
-/// Returns the rule of `larder-relocate` for a kind of rewrite.
+/// Returns the rule of `larder-relocate` for a kind of rewrite. Returns `None` if nothing is rewritten,
+/// or if that takes more than the content itself ([`Rewrite::RuleHashes`]).
 pub fn rule(rewrite: Rewrite) -> Option<Rule> {
     match rewrite {
-        Rewrite::None => None,
+        Rewrite::None | Rewrite::RuleHashes => None,
         Rewrite::Text => Some(Rule::Text),
         Rewrite::GccDepfile => Some(Rule::Depfile(Writer::Gcc)),
         Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),

@@ -17,7 +17,7 @@ use larder_compiler::{
 use larder_model::path::file_name;
 use larder_model::{contains_any, is_in_word};
 use larder_observe::{OpenFlags, RunModel, arguments};
-use larder_relocate::hides_its_text;
+use larder_relocate::{hides_its_text, is_compressed};
 
 use crate::facts::CommandFacts;
 use crate::status::programs_without_status;
@@ -232,6 +232,12 @@ impl ScriptScan {
         match whole(path) {
             // Words in a program, an object or an archive of objects are not a script's.
             Some(bytes) if is_machine_code(&bytes) => {}
+            // Nor are words that compressed data contain by chance, such as `$$`. What is packed
+            // counts if it is unpacked: see `unpacked_and_gone`.
+            Some(bytes) if is_compressed(&bytes) => {
+                self.is_hidden = true;
+                self.add(Named { python_draws: true, ..Named::default() }, by);
+            }
             Some(bytes) => {
                 self.is_hidden |= hides_its_text(&bytes);
                 self.search(&without_repeats(&bytes), by, path);

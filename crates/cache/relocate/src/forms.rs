@@ -90,11 +90,17 @@ fn libraries_named<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(file:
 /// data, or are an ELF file with sections that are compressed or contain code for a later compile
 /// (LTO).
 pub fn hides_its_text(bytes: &[u8]) -> bool {
-    const BEGINNINGS: [&[u8]; 6] =
-        [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
-    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
+    is_compressed(bytes)
+        || [&b"PK\x03\x04"[..], b"BC\xc0\xde"].iter().any(|beginning| bytes.starts_with(beginning))
         || hides_sections::<elf::FileHeader64<Endianness>>(bytes)
         || hides_sections::<elf::FileHeader32<Endianness>>(bytes)
+}
+
+/// Returns true if these bytes begin like a file that is compressed as a whole, by gzip, zstd, bzip2
+/// or xz. Words are in such bytes only by chance. A zip file can also store its members as they are.
+pub fn is_compressed(bytes: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 4] = [b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"];
+    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
 }
 
 /// Returns true if an ELF file of this class has such sections. Returns false for other bytes.

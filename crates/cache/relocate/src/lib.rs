@@ -21,16 +21,18 @@ mod ninja;
 mod object;
 mod pickle;
 mod roots;
+mod rule_hashes;
 mod text;
 
 pub use config_status::uncut;
 pub use depfile::Writer;
-pub use forms::{hides_its_text, holds_a_root, leads_a_linker};
+pub use forms::{hides_its_text, holds_a_root, is_compressed, leads_a_linker};
 use names::Names;
 pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
 pub use object::sums_sources;
 pub use pickle::pickled_words;
 use roots::Map;
+pub use rule_hashes::{BuildMake, rule_hashes_at};
 pub use text::is_laid_out;
 
 /// The place where the bytes were made, and the place where they are wanted. Both lists have the

@@ -152,3 +152,37 @@ fn search_paths_count_by_what_is_found() {
     project.place.tool("work/tools/own/bin/as", "echo own >&2; exec /usr/bin/as \"$@\"");
     assert_ne!(outcome(&with("own")), "hit");
 }
+
+/// CMake keeps hashes of commands, which contain paths of the place.
+#[test]
+fn hashes_of_commands_are_computed_for_the_place() {
+    probe_skip!(has("cmake") && has("make") && has("cc"), "cmake, make or cc is not installed");
+    let lists = "cmake_minimum_required(VERSION 3.10)\nproject(p C)\n\
+        add_custom_command(OUTPUT m.c COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/in.c m.c DEPENDS in.c)\n\
+        add_executable(m m.c)\nadd_subdirectory(sub)\n";
+    let sub = "add_custom_command(OUTPUT s.c COMMAND cp in.c ${CMAKE_CURRENT_BINARY_DIR}/s.c && true\n\
+        COMMAND sh -c \"echo '$x' > t\" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM COMMENT \"It's made\")\n\
+        add_custom_target(every ALL DEPENDS s.c)\n";
+    let project = Project::of(&[
+        ("CMakeLists.txt", lists),
+        ("sub/CMakeLists.txt", sub),
+        ("in.c", "int main(void) { return 0; }\n"),
+    ]);
+    // The logs hold names by chance.
+    let configure = "cmake -S . -B b > out && rm b/CMakeFiles/*.log";
+    let argv = ["sh", "-c", configure];
+    let outcomes: Vec<_> = ["1", "22", "333", "4444", "55555"].map(|name| outcome(&project, name, &argv)).into();
+    assert_eq!(outcomes[3..], ["hit", "hit"], "{outcomes:?}");
+    // A makefile was changed: nothing is derived from it.
+    let stale =
+        ["sh", "-c", "cmake -S . -B b > out && rm b/CMakeFiles/*.log && echo '#' >> b/CMakeFiles/m.dir/build.make"];
+    let outcomes: Vec<_> = ["1", "22", "333", "4444"].map(|name| outcome(&project, name, &stale)).into();
+    assert_eq!(outcomes[3], "hit", "{outcomes:?}");
+    let changed = [
+        "sh",
+        "-c",
+        "cmake -S . -B b > out && rm b/CMakeFiles/*.log && sed -i s/true/false/ b/sub/CMakeFiles/every.dir/build.make",
+    ];
+    let outcomes: Vec<_> = ["1", "22", "333", "4444"].map(|name| outcome(&project, name, &changed)).into();
+    assert!(outcomes.iter().all(|outcome| outcome.starts_with("miss")), "{outcomes:?}");
+}

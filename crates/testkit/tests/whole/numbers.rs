@@ -106,3 +106,15 @@ fn names_that_are_known_are_searched_for() {
         assert_eq!(project.through_larder(0, &["sh", "-c", script]).1, [outcome]);
     }
 }
+
+/// Compressed bytes contain `$$` and `$!` by chance. A script that says so is not recorded.
+#[test]
+fn compressed_bytes_are_no_script() {
+    let outcomes = |text: &str| {
+        let project = Project::of(&[("packed", text)]);
+        [0, 1, 2].map(|at| project.compared_at(&"p".repeat(at + 1), &["sh", "-c", "cat packed > out"]))
+    };
+    assert_eq!(outcomes("BZh91AY&SY\u{1} _*$$*$! x=$(($$ % 2))\n"), ["miss", "miss", "hit"]);
+    let refused = outcomes("#!/bin/sh\nx=$(($$ % 2))\n");
+    assert!(refused.iter().all(|outcome| outcome.contains("process ID")), "{refused:?}");
+}

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use larder_compiler::{Family, are_same_members, is_config_status, is_in_no_order, is_log, is_ninjas};
+use larder_compiler::{
+    Family, are_same_members, has_cmake_rules, is_config_status, is_in_no_order, is_log, is_ninjas, is_rule_hashes,
+};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
 use larder_model::path::{file_name, names};
@@ -13,7 +15,10 @@ use larder_model::{
     Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, is_laid_out, ninja_dependencies, pickled_words};
+use larder_relocate::{
+    BuildMake, can_be_relocated, hides_its_text, holds_a_root, is_laid_out, ninja_dependencies, pickled_words,
+    rule_hashes_at,
+};
 use larder_store::StatCache;
 
 use crate::recorder::Recorder;
@@ -303,6 +308,7 @@ impl CrossCheck<'_> {
                     path if is_config_status(path) => {
                         self.rewrite_by(&[Rewrite::ConfigStatus], before, content, content2)?
                     }
+                    path if is_rule_hashes(path) => self.rewrite_of_rule_hashes([before, now], content, content2)?,
                     _ => self.rewrite_between(before, content, content2)?,
                 },
                 _ if before_it.kind == output.kind => Rewrite::None,
@@ -391,6 +397,25 @@ impl CrossCheck<'_> {
         };
         let here = self.searched(new)?;
         (ninja_dependencies(&there)? == ninja_dependencies(&here)?).then_some(rewrite)
+    }
+
+    /// Returns how CMake's hashes of rules are rewritten: by the makefiles in both results, which
+    /// hold these rules.
+    fn rewrite_of_rule_hashes(&self, results: [&ActionResult; 2], old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(results[0], old, new).or_else(|| {
+            let makefiles = |result: &ActionResult| -> Option<HashMap<Vec<u8>, Vec<u8>>> {
+                let files = result.outputs.iter().filter(|output| has_cmake_rules(output.path));
+                let bytes = |output: &Output| match &output.kind {
+                    OutputKind::File { content, .. } => self.searched(content),
+                    _ => None,
+                };
+                files.map(|output| Some((output.path.to_vec(), bytes(output)?))).collect()
+            };
+            let (from, to) = (makefiles(results[0])?, makefiles(results[1])?);
+            let both = from.iter().map(|(path, from)| Some(BuildMake { from, to: to.get(path)? }));
+            let again = rule_hashes_at(&self.searched(old)?, &both.collect::<Option<Vec<_>>>()?)?;
+            (again == self.searched(new)?).then_some(Rewrite::RuleHashes)
+        })
     }
 
     /// Returns how an artifact of rustc is rewritten. Incremental compilation gives the members of a

@@ -186,8 +186,9 @@ pub(super) fn writes_archive(arguments: &[&[u8]]) -> bool {
     matches!(arguments, [b"-E", b"tar", letters, ..] if letters.iter().any(|letter| b"cru".contains(letter)))
 }
 
-/// Returns true for an option with which `diff` prints mtimes, or compares directories.
+/// Returns true for an option with which `diff` prints mtimes, or compares directories. `-p` alone
+/// implies `-c`.
 pub(super) fn shows_files(argument: &[u8]) -> bool {
-    let short = argument.len() > 1 && argument[0] == b'-' && argument[1..].iter().any(|b| b"ucUCNr".contains(b));
+    let short = argument.len() > 1 && argument[0] == b'-' && argument[1..].iter().any(|b| b"ucpUCNr".contains(b));
     short || argument.starts_with(b"--")
 }

@@ -229,7 +229,16 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
             Habit { clock_reads: u32::MAX, random_reads: u32::MAX, ..strict }
         }
         Rule::Ldconfig if told.arguments.is_some_and(|arguments| arguments.contains(&&b"-n"[..])) => strict,
-        Rule::Diff if !told.may_have(shows_files) => strict,
+        // It takes the present for the mtime of a pipe, and only these options show mtimes.
+        Rule::Diff if !told.may_have(shows_files) => Habit { clock_reads: 1, ..strict },
+        // It shows mtimes as local time, and nothing else of what `stat` returns. They count, and so
+        // do `TZ` and the files of the time zone.
+        Rule::Diff => Habit { times: Times::Files, zone_reads: u32::MAX, ..strict },
+        // libxml2 seeds the hash function of its dictionary with the time. The header, which is left
+        // out, would hold another one.
+        Rule::Xgettext if told.arguments.is_some_and(|arguments| arguments.contains(&&b"--omit-header"[..])) => {
+            Habit { clock_reads: 1, ..of_any(program, told, strict) }
+        }
         Rule::TemporaryNames => Habit { names_at_random: true, ..strict },
         Rule::Find if !told.may_have(finds_by_status) => {
             // It reads the clock at its start for options that are known to `finds_by_status`.
@@ -395,6 +404,9 @@ mod tests {
         assert_eq!((reads("troff", awk), reads("troff", roff)), (u32::MAX, 0));
         assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
         assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (0, 0));
+        let told = |name: &str, argument: &[u8]| of(name, &[argument, b"-"], Named::default()).clock_reads;
+        assert_eq!((told("diff", b"a"), told("diff", b"-u"), told("diff", b"-p")), (1, 0, 0));
+        assert_eq!((told("xgettext", b"--omit-header"), told("xgettext", b"-C")), (1, 0));
     }
 
     #[test]
@@ -469,6 +481,8 @@ mod tests {
         assert_eq!(of("find", &[b".", b"-newer", b"x"]), (Times::Status, false));
         assert_eq!(of("diff", &[b"a", b"b"]), (Times::Blind, false));
         assert_eq!(of("diff", &[b"-u", b"a", b"b"]), (Times::Files, false));
+        assert_eq!(of("diff", &[b"-wp", b"a", b"b"]), (Times::Files, false));
+        assert_eq!(of("diff", &[b"-r", b"a", b"b"]), (Times::Files, false));
         assert_eq!(of("test", &[b"a", b"-nt", b"b"]), (Times::Blind, true));
         assert_eq!(of("[", &[b"-f", b"a", b"]"]), (Times::Blind, false));
         assert_eq!(of("[", &[b"-O", b"a", b"]"]), (Times::Status, false));

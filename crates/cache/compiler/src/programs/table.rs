@@ -60,6 +60,8 @@ pub(super) enum Rule {
     Test,
     Touch,
     Troff,
+    /// Writes the time into a header, unless told to leave that out.
+    Xgettext,
 }
 
 /// Whether the program reads files such as `/proc/self/maps` to manage its own memory only: to
@@ -258,6 +260,7 @@ const PROGRAMS: &[Program] = programs! {
     "unzip"               _              _      Unpacks;
     "wc"                  Blind          _      _;
     "which"               Blind          _      _;
+    "xgettext"            Xgettext       _      _;
     "xxd"                 Blind          _      _;
     "xz"                  _              _      Unpacks;
     "yacc"                Blind          _      _;
