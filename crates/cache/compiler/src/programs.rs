@@ -109,6 +109,12 @@ pub fn is_rule_hashes(path: &[u8]) -> bool {
     path.ends_with(b"CMakeFiles/CMakeRuleHashes.txt")
 }
 
+/// Returns true for the makefile of CMake that lists which targets depend on which. The order of
+/// these differs in each run, because CMake keeps them in the order of memory addresses.
+pub fn lists_targets(path: &[u8]) -> bool {
+    path.ends_with(b"CMakeFiles/Makefile2")
+}
+
 /// Returns true for a makefile of CMake that holds such commands.
 pub fn has_cmake_rules(path: &[u8]) -> bool {
     path.ends_with(b".dir/build.make")

@@ -6,7 +6,7 @@
 use larder_compiler::{has_cmake_rules, is_config_status};
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
 use larder_portability::rule;
-use larder_relocate::{BuildMake, Places, Rule, holds_a_root, relocate, rule_hashes_at};
+use larder_relocate::{BuildMake, Places, Rule, holds_a_root, relocate, rule_hashes_at, unmeasured};
 use larder_store::{StatCache, Store};
 
 /// Files larger than this are not rewritten, in bytes, because they are rewritten in memory.
@@ -70,10 +70,15 @@ pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
     relocate(Rule::Object, bytes, &Places { from: &here, to: &nowhere })
 }
 
-/// Returns autoconf's `config.status` with each value in one piece, or `None` for a file of any
-/// other name.
+/// Returns the text of a file in which nothing depends on the length of a path: autoconf's
+/// `config.status` with each value in one piece, and a pickle of Python without lengths. Returns
+/// `None` for a file of any other name. The directory of the path may be missing.
 pub fn uncut(path: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    is_config_status(path).then(|| larder_relocate::uncut(bytes)).flatten()
+    match path {
+        path if is_config_status(path) => larder_relocate::uncut(bytes),
+        path if path.ends_with(b".dat") => unmeasured(bytes),
+        _ => None,
+    }
 }
 
 /// Returns the result with the rewritten contents in place.

@@ -30,7 +30,7 @@ pub use forms::{hides_its_text, holds_a_root, is_compressed, leads_a_linker};
 use names::Names;
 pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
 pub use object::sums_sources;
-pub use pickle::pickled_words;
+pub use pickle::{pickled_words, unmeasured};
 use roots::Map;
 pub use rule_hashes::{BuildMake, rule_hashes_at};
 pub use text::is_laid_out;

@@ -186,6 +186,40 @@ pub fn pickled_words(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
+/// Returns a pickle as a text without lengths, so that nothing in it depends on the length of a path.
+///
+/// Strings are in quotes. Two such texts are equal if and only if the pickles have the same opcodes
+/// with the same arguments, except for these lengths. Returns `None` if the bytes are not a pickle.
+pub fn unmeasured(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.first() != Some(&PROTO) {
+        return None;
+    }
+    let (mut steps, mut out) = (Steps::of(bytes), Vec::with_capacity(bytes.len()));
+    while let Some(step) = steps.next()? {
+        match step.counted.filter(|_| is_string(step.opcode)) {
+            Some(text) => {
+                out.push(b'"');
+                escape(text, &mut out);
+                out.push(b'"');
+            }
+            None if step.opcode == FRAME => out.push(FRAME),
+            None => escape(step.whole, &mut out),
+        }
+    }
+    Some(out)
+}
+
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', *byte]),
+            // A text has no zeros.
+            0 => out.extend(b"\\0"),
+            _ => out.push(*byte),
+        }
+    }
+}
+
 fn without_temporary_names(word: &[u8]) -> Vec<u8> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let mut shown = Vec::with_capacity(word.len());
@@ -214,7 +248,7 @@ fn is_uuid(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Places, Rule, can_be_relocated, pickled_words, relocate};
+    use crate::{Places, Rule, can_be_relocated, pickled_words, relocate, unmeasured};
 
     /// `pickle.dumps({"p": "/w/a/x", "q": ["/w/ab", "/w/a"], "n": 7}, protocol=4)` of Python 3.11.
     const FOURTH: &[u8] =
@@ -242,6 +276,27 @@ mod tests {
         assert!(
             can_be_relocated(Rule::Pickle, FOURTH, &[b"/w/a"]) && can_be_relocated(Rule::Pickle, SECOND, &[b"/w/a"])
         );
+    }
+
+    #[test]
+    fn a_text_without_lengths() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(&unmeasured(bytes).expect("is no pickle")).into_owned();
+        let root = [b"/", [b'r'; 300].as_slice()].concat();
+        for there in [&b"/elsewhere"[..], &root] {
+            let moved = to(FOURTH, &[there]).expect("is valid");
+            assert_eq!(text(&moved).replace(&*String::from_utf8_lossy(there), "/w/a"), text(FOURTH));
+        }
+        // What separates strings and arguments can be told from what is in them.
+        let pairs: [[&[u8]; 2]; 3] = [
+            [b"\x80\x04\x8c\x03a\"b.", b"\x80\x04\x8c\x03a\\b."],
+            [b"\x80\x04\x8c\x01aK\0.", b"\x80\x04\x8c\x01aK0."],
+            [b"\x80\x04\x8c\x02aK\x8c\0.", b"\x80\x04\x8c\x01aK\x8c."],
+        ];
+        for [one, other] in pairs {
+            assert_ne!(unmeasured(one), unmeasured(other), "{one:?}");
+            assert!(unmeasured(one).is_some_and(|text| !text.contains(&0)), "{one:?}");
+        }
+        assert_eq!([unmeasured(b"/w/a."), unmeasured(&FOURTH[..9])], [None, None]);
     }
 
     #[test]

@@ -186,3 +186,22 @@ fn hashes_of_commands_are_computed_for_the_place() {
     let outcomes: Vec<_> = ["1", "22", "333", "4444"].map(|name| outcome(&project, name, &changed)).into();
     assert!(outcomes.iter().all(|outcome| outcome.starts_with("miss")), "{outcomes:?}");
 }
+
+/// CMake writes the prerequisites of a target in the order of memory addresses. Here the order
+/// depends on the place, so that it is known.
+#[test]
+fn prerequisites_of_cmake_are_in_any_order() {
+    for (file, first, expect) in [
+        ("Makefile2", "x: b\\nx: a\\n", "hit"),
+        ("Makefile2", "x: b\\n\\nx: a\\n", "miss"),
+        ("Makefile2", "x: b\\nx: c\\n", "miss"),
+        ("Makefile3", "x: b\\nx: a\\n", "miss"),
+    ] {
+        let project = Project::of(&[("in", "")]);
+        let script = format!(
+            "mkdir -p b/CMakeFiles; case $PWD in */1/*) printf '{first}';; *) printf 'x: a\\nx: b\\n';; esac > b/CMakeFiles/{file}"
+        );
+        let outcomes = ["1", "22", "333"].map(|name| outcome(&project, name, &["sh", "-c", &script]));
+        assert_eq!(outcomes[2], expect, "{file} {first}");
+    }
+}

@@ -148,3 +148,25 @@ fn the_mtime_of_a_directory_counts_if_it_is_used() {
         }
     }
 }
+
+/// Meson's state holds paths of the place, each after its length. A command that reads it serves
+/// another place, unless what it read differs apart from these.
+#[test]
+fn a_pickle_with_paths_is_compared_without_lengths() {
+    probe_skip!(has(PYTHON), "python3 is not installed");
+    let project = Project::of(&[(
+        "read.py",
+        "import pickle\nwith open('meson-private/s.dat', 'rb') as f:\n    print(pickle.load(f)['n'])\n",
+    )]);
+    let write = |n: u32| {
+        format!(
+            "mkdir -p meson-private; {PYTHON} -c \"import os, pickle; pickle.dump({{'p': os.getcwd() + '/x', 'n': {n}}}, \
+             open('meson-private/s.dat', 'wb'))\"; touch -d @1500000000 meson-private/s.dat meson-private"
+        )
+    };
+    let read = [PYTHON, "-B", "read.py"];
+    let outcomes = [0, 1, 2].map(|at| project.compared_after(at, &read, &write(7)));
+    assert_eq!(outcomes, ["miss", "miss", "hit"]);
+    assert_ne!(project.compared_after(3, &read, &write(8)), "hit");
+    assert_eq!(project.compared_after(3, &read, &write(7)), "hit");
+}

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 
 use larder_compiler::{
     Family, are_same_members, has_cmake_rules, is_config_status, is_in_no_order, is_log, is_ninjas, is_rule_hashes,
+    lists_targets,
 };
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
-use larder_model::path::{file_name, names};
+use larder_model::path::file_name;
 use larder_model::{
     ActionResult, Bound, Content, DirFacts, Entry, EnvFact, Fact, Made, Manifest, ObservationSet, OfHistory, Origin,
-    Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, is_in_word, lengths,
+    Output, OutputKind, Rewrite, Shared, Streams, alike as alike_places, is_above_root, lengths,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{
@@ -21,6 +22,7 @@ use larder_relocate::{
 };
 use larder_store::StatCache;
 
+use super::texts::{climb, climbs_in, counted, is_word_of, sorted_prerequisites};
 use crate::recorder::Recorder;
 
 /// At most this many results are compared, the newest first, because each may be as large as a
@@ -308,6 +310,7 @@ impl CrossCheck<'_> {
                     path if is_config_status(path) => {
                         self.rewrite_by(&[Rewrite::ConfigStatus], before, content, content2)?
                     }
+                    path if lists_targets(path) => self.rewrite_of_targets(before, content, content2)?,
                     path if is_rule_hashes(path) => self.rewrite_of_rule_hashes([before, now], content, content2)?,
                     _ => self.rewrite_between(before, content, content2)?,
                 },
@@ -399,6 +402,20 @@ impl CrossCheck<'_> {
         (ninja_dependencies(&there)? == ninja_dependencies(&here)?).then_some(rewrite)
     }
 
+    /// Returns how a makefile of CMake is rewritten in which lines that add to the prerequisites of
+    /// one target are in any order.
+    fn rewrite_of_targets(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(before, old, new).or_else(|| {
+            let here = self.searched(new)?;
+            let there = match before.origin == self.roots() {
+                true => self.searched(old)?,
+                false => self.in_another_place(Rewrite::Text, before, old)?,
+            };
+            let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::Text)?;
+            (sorted_prerequisites(&there) == sorted_prerequisites(&here)).then_some(rewrite)
+        })
+    }
+
     /// Returns how CMake's hashes of rules are rewritten: by the makefiles in both results, which
     /// hold these rules.
     fn rewrite_of_rule_hashes(&self, results: [&ActionResult; 2], old: &Content, new: &Content) -> Option<Rewrite> {
@@ -458,35 +475,6 @@ impl CrossCheck<'_> {
     }
 }
 
-/// Returns true if a text has this name or path, and not as a part of a longer word.
-fn is_word_of(text: &[u8], name: &[u8]) -> bool {
-    let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| is_in_word(*byte));
-    memchr::memmem::find_iter(text, name).any(|at| !is_part(text[..at].last()) && !is_part(text.get(at + name.len())))
-}
-
-/// Returns `../..` and so on, by which a relative path leads from a root to the nearest directory
-/// above it that is in `start` and in which the run relied on something beside the root. That may be
-/// `/`, which has the system. `accessed` are the absolute paths that the run relied on.
-fn climb<'p>(root: &[u8], start: &[u8], accessed: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
-    let (depth, shared_by_both) = (names(root).count(), names(start).count());
-    let beside = accessed.filter_map(|path| {
-        let shared = names(path).zip(names(root)).take_while(|(there, own)| there == own).count();
-        // Otherwise it is a directory above the root, or it is elsewhere in each place.
-        (shared < names(path).count() && shared <= shared_by_both).then_some(shared)
-    });
-    let up = depth - beside.max().unwrap_or(0);
-    vec![&b".."[..]; up].join(&b'/')
-}
-
-/// Returns true if a text has a relative path that begins with `climb`, such as `-I../../lib` for
-/// `../..`.
-fn climbs_in(text: &[u8], climb: &[u8]) -> bool {
-    let ends = |byte: Option<&u8>| byte.is_none_or(|byte| *byte != b'.' && !is_in_word(*byte));
-    !climb.is_empty()
-        && memchr::memmem::find_iter(text, climb)
-            .any(|at| text[..at].last() != Some(&b'.') && ends(text.get(at + climb.len())))
-}
-
 /// Returns the facts about variables of the history that differ between two runs of the same result.
 /// Their values have not reached the result. That is not known if the values have equal lengths,
 /// because the result may hold the length, or if one of them is not set.
@@ -512,64 +500,4 @@ fn logs_commands_with_paths(set: &ObservationSet, result: &ActionResult) -> bool
         facts.any(|named| matches!(named.fact, Fact::Content { rooted: Some(_), .. }))
     };
     result.outputs.iter().any(is_log) && set.directories.iter().any(is_rooted)
-}
-
-/// Returns the length of the counter that ninja and the makefiles of CMake put before a line, such
-/// as `[3/17] ` and `[ 19%] `. The count depends on the order in which commands end.
-fn counted(line: &[u8]) -> usize {
-    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let share = || {
-        let rest = line.strip_prefix(b"[")?.trim_ascii_start();
-        let rest = rest[digits(rest)..].strip_prefix(b"%] ")?;
-        // `[`, three characters, `%] `.
-        (line.len() - rest.len() == 7 && line[3].is_ascii_digit()).then_some(7)
-    };
-    let end = || {
-        let rest = line.strip_prefix(b"[")?;
-        let (before, rest) = rest.split_at(digits(rest));
-        let rest = rest.strip_prefix(b"/")?;
-        let (after, rest) = rest.split_at(digits(rest));
-        let rest = rest.strip_prefix(b"] ")?;
-        (!before.is_empty() && !after.is_empty()).then_some(line.len() - rest.len())
-    };
-    share().or_else(end).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{climb, climbs_in, counted};
-
-    #[test]
-    fn relative_paths_that_lead_up() {
-        for (text, expect) in [
-            ("../..", true),
-            ("-I../../lib", true),
-            ("'../../../usr'", true),
-            ("../x", false),
-            ("../..x", false),
-            (".../..", false),
-        ] {
-            assert_eq!(climbs_in(text.as_bytes(), b"../.."), expect, "{text}");
-        }
-        let up = |root: &str, start: &str, accessed: &[&str]| {
-            let accessed = accessed.iter().map(|path| path.as_bytes());
-            String::from_utf8_lossy(&climb(root.as_bytes(), start.as_bytes(), accessed)).into_owned()
-        };
-        assert_eq!(up("/w/p/a", "/w/p", &["/usr/bin/sh", "/w", "/w/p"]), "../../..");
-        assert_eq!(up("/w/p/a", "/w/p", &["/usr/bin/sh", "/w/x"]), "../..");
-        assert_eq!(up("/w/p/a", "/w/p", &["/w/x", "/w/p/x"]), "..");
-        assert_eq!(up("/w/p/a", "/w", &["/w/x", "/w/p/x"]), "../..");
-        assert!(climbs_in(b"x=..\n", b"..") && !climbs_in(b"checking for gcc...", b"..") && !climbs_in(b"x", b""));
-    }
-
-    #[test]
-    fn what_ninja_counts() {
-        for (line, expect) in [("[ 19%] cc", 7), ("[100%] cc", 7), ("[   %] cc", 0), ("[1%] cc", 0)] {
-            assert_eq!(counted(line.as_bytes()), expect, "{line}");
-        }
-        for (line, expect) in [("[3/17] cc x", 7), ("[/1] x", 0), ("[1/2]x", 0), ("[1/2", 0), ("x [1/2] y", 0), ("", 0)]
-        {
-            assert_eq!(counted(line.as_bytes()), expect, "{line}");
-        }
-    }
 }

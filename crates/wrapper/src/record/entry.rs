@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{Family, Naming, is_config_status, is_log, naming};
+use larder_compiler::{Family, Naming, is_config_status, is_in_no_order, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{
@@ -170,7 +170,10 @@ impl Run<'_> {
         // Only whole commands need this.
         let is_command = self.request.family == Family::Command;
         let run = if is_command { run_by_shells_alone(self.model, is_config_status) } else { HashSet::new() };
-        let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
+        let uncut = |path: &[u8], bytes: &[u8]| {
+            let is_read_whole = run.contains(path) || is_in_no_order(path);
+            is_read_whole.then(|| relocated::uncut(path, bytes)).flatten()
+        };
         let witness = InputVerifier {
             forms: self.request.forms(&anywhere, &uncut),
             roots: &self.request.roots,

@@ -14,6 +14,7 @@
 //! | `changing_headers` | records the preprocessed text if only headers have changed |
 //! | `compiler_parts` | says which parts of a compiler ran, and what they opened |
 //! | `cross_check` | compares the result with an earlier one of the same command |
+//! | `texts` | searches and splits the texts that `cross_check` compares |
 //! | `verify` | compares the result with a recorded one |
 //! | `entry` | makes the record, by all of these |
 //! | `not_recorded` | why a run is not recorded |
@@ -34,6 +35,7 @@ mod outputs;
 mod preprocess;
 mod reduce;
 mod search_paths;
+mod texts;
 mod verify;
 
 pub(crate) use entry::{Recorded, Run};
