@@ -28,7 +28,9 @@ pub use config_status::uncut;
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root, is_compressed, leads_a_linker};
 use names::Names;
-pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
+pub use ninja::{
+    Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at, ninja_log_commands,
+};
 pub use object::sums_sources;
 pub use pickle::{pickled_words, unmeasured};
 use roots::Map;

@@ -152,6 +152,20 @@ pub fn ninja_log_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
     Some(there)
 }
 
+/// Returns the hash of the command of each output in `.ninja_log`, or `None` if the bytes are not such
+/// a file. The last line of an output counts.
+pub fn ninja_log_commands(bytes: &[u8]) -> Option<BTreeMap<&[u8], &[u8]>> {
+    let mut lines = bytes.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
+    lines.next().filter(|line| line.starts_with(b"# ninja log v"))?;
+    lines
+        .map(|line| {
+            let fields: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
+            let [_, _, _, path, hash] = fields[..] else { return None };
+            Some((path, hash))
+        })
+        .collect()
+}
+
 /// For each output: whether it was made, and its inputs.
 pub type NinjaDependencies<'a> = BTreeMap<&'a [u8], (bool, Vec<&'a [u8]>)>;
 
@@ -187,6 +201,16 @@ mod tests {
 
     fn to(bytes: &[u8], there: &[u8]) -> Option<Vec<u8>> {
         relocate(Rule::NinjaDependencies, bytes, &Places { from: &[b"/w/a"], to: &[there] })
+    }
+
+    #[test]
+    fn commands_in_the_log() {
+        let log = b"# ninja log v5\n0\t1\t2\ta.o\tff\n3\t4\t5\tb.o\tee\n6\t7\t8\ta.o\tdd\n";
+        let commands = ninja_log_commands(log).expect("is a log");
+        assert_eq!(commands.into_iter().collect::<Vec<_>>(), [(&b"a.o"[..], &b"dd"[..]), (b"b.o", b"ee")]);
+        for text in [&b"# ninja log v5\n0\t1\t2\ta.o\n"[..], b"0\t1\t2\ta.o\tff\n", b"# ninja log v5\n0\t1", b""] {
+            assert_eq!(ninja_log_commands(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,11 @@ use crate::project::Project;
 /// Returns a project whose sources are in this directory, `@` for absolute paths, as CMake writes
 /// them. The real `ninja` writes and reads the files that are compared.
 fn by_ninja(sources: &str) -> Project {
+    by_ninja_with(sources, "")
+}
+
+/// Returns such a project with more lines in the build file.
+fn by_ninja_with(sources: &str, more: &str) -> Project {
     let rules = "rule cc\n  command = cc -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n\
                  rule ar\n  command = ar crD $out $in\n";
     let project = Project::of(&[
@@ -18,7 +23,7 @@ fn by_ninja(sources: &str) -> Project {
         ("b.c", "#include \"both.h\"\nint b(void) { return -N; }\n"),
         ("both.h", "#define N 1\n"),
     ]);
-    let units = format!("build a.o: cc {sources}/a.c\\nbuild b.o: cc {sources}/b.c\\nbuild lib.a: ar a.o b.o\\n");
+    let units = format!("build a.o: cc {sources}/a.c\\nbuild b.o: cc {sources}/b.c\\nbuild lib.a: ar a.o b.o\\n{more}");
     project.tool("configure", &format!("printf 'include rules.ninja\\n{units}' | sed \"s|@|$PWD|\" > build.ninja; touch -r rules.ninja build.ninja\n"));
     project
 }
@@ -89,6 +94,9 @@ fn in_four_places(project: &Project) -> Vec<String> {
 fn what_ninja_keeps_serves_other_places() {
     probe_skip!(has("ninja") && has("cc"), "ninja or cc is not installed");
     assert_eq!(in_four_places(&by_ninja(".")), ["miss", "miss", "hit", "hit"]);
+    // A command that names the place, as for the generator, and did not run.
+    let generator = "rule generate\\n  command = @/configure\\nbuild other.ninja: generate\\ndefault lib.a\\n";
+    assert_eq!(in_four_places(&by_ninja_with(".", generator)), ["miss", "miss", "hit", "hit"]);
     // ninja's log has hashes of commands that name the place.
     assert_eq!(in_four_places(&by_ninja("@")), ["miss"; 4]);
 }

@@ -17,8 +17,8 @@ use larder_model::{
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{
-    BuildMake, can_be_relocated, hides_its_text, holds_a_root, is_laid_out, ninja_dependencies, pickled_words,
-    rule_hashes_at,
+    BuildMake, can_be_relocated, hides_its_text, holds_a_root, is_laid_out, ninja_dependencies, ninja_log_commands,
+    pickled_words, rule_hashes_at,
 };
 use larder_store::StatCache;
 
@@ -107,10 +107,11 @@ impl CrossCheck<'_> {
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
         let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
         let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
-        // ninja's log has a hash of each command. If commands hold a path of the place, ninja would
-        // run all of them again in another place.
-        let only_here = at_home.is_some() || logs_commands_with_paths(set, result);
-        let alike = alike.filter(|alike| !only_here || !alike.elsewhere);
+        let may_log_paths = logs_commands_with_paths(set, result);
+        let serves = |alike: &Alike| {
+            !alike.elsewhere || at_home.is_none() && !(may_log_paths && self.log_other_commands(&alike.result, result))
+        };
+        let alike = alike.filter(serves);
         for lifted in alike.filter_map(|alike| self.lifted_by(&alike, set, result, &at_home)) {
             match (&lifted.limit, &best) {
                 (None, _) => return Some(lifted),
@@ -119,6 +120,27 @@ impl CrossCheck<'_> {
             }
         }
         best
+    }
+
+    /// Returns true if the logs of ninja in two results may have other hashes of the same commands.
+    /// Then the commands hold a path of the place, and ninja would run all of them again in another
+    /// place.
+    fn log_other_commands(&self, before: &ActionResult, now: &ActionResult) -> bool {
+        let logs = |result: &ActionResult| -> Vec<Option<Vec<u8>>> {
+            let logs = result.outputs.iter().filter(|output| is_ninja_log(output.path));
+            let bytes = |output: &Output| match &output.kind {
+                OutputKind::File { content, .. } => self.searched(content),
+                _ => None,
+            };
+            logs.map(bytes).collect()
+        };
+        let (there, here) = (logs(before), logs(now));
+        let commands = |log: &'_ Option<Vec<u8>>| {
+            let commands = ninja_log_commands(log.as_ref()?)?;
+            Some(commands.into_iter().map(|(path, hash)| (path.to_vec(), hash.to_vec())).collect::<Vec<_>>())
+        };
+        let is_same = |(there, here)| commands(there).is_some_and(|there| Some(there) == commands(here));
+        there.len() != here.len() || !there.iter().zip(&here).all(is_same)
     }
 
     /// Returns what `entry` holds. Returns `None` if it had other observations, or cannot lift the
@@ -492,12 +514,15 @@ fn of_history(now: &ObservationSet, before: &ObservationSet) -> Vec<(Vec<u8>, Ve
     facts.map(|(name, variable)| (name, OfHistory::IsSet.fact_name(&variable))).collect()
 }
 
+fn is_ninja_log(path: &[u8]) -> bool {
+    path.ends_with(b"/.ninja_log")
+}
+
 /// Returns true if the command ran ninja with a build file that holds a path of the place.
 fn logs_commands_with_paths(set: &ObservationSet, result: &ActionResult) -> bool {
-    let is_log = |output: &Output| output.path.ends_with(b"/.ninja_log");
     let is_rooted = |directory: &DirFacts| {
         let mut facts = directory.facts.iter().filter(|named| named.name.ends_with(b".ninja"));
         facts.any(|named| matches!(named.fact, Fact::Content { rooted: Some(_), .. }))
     };
-    result.outputs.iter().any(is_log) && set.directories.iter().any(is_rooted)
+    result.outputs.iter().any(|output| is_ninja_log(output.path)) && set.directories.iter().any(is_rooted)
 }

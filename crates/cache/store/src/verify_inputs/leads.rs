@@ -8,7 +8,7 @@ use larder_model::quick::Set;
 use larder_model::{Looked, Unrecorded};
 use larder_sys::FileType;
 
-use super::facts::OwnedFact;
+use super::facts::{Directory, OwnedFact};
 use super::{Done, SplitPath, Walk, refuse};
 use crate::current::stat_in;
 
@@ -58,6 +58,40 @@ impl Walk<'_> {
                 self.links_matter(directory, false);
             }
         }
+    }
+
+    /// Replaces the fact that a directory has no links in its path if the command made it, because
+    /// it is not there before the next run. Then the name in an existing directory is recorded as
+    /// absent, and there must be no links in the path of that one.
+    pub(super) fn links_above_what_was_made(&mut self) {
+        let only_wanted = |directory: &Directory| {
+            directory.wanted && directory.real.is_none() && directory.facts.is_empty() && directory.absent.is_empty()
+        };
+        let found = self.set.directories.iter().filter(|(_, directory)| only_wanted(directory));
+        let made = found.filter_map(|(path, _)| Some((path.clone(), self.where_absent(path)?)));
+        for (path, above) in made.collect::<Vec<_>>() {
+            for (path, wanted) in [(path, false), (above, true)] {
+                if let Some(directory) = self.set.directories.get_mut(&path) {
+                    (directory.links_matter, directory.wanted) = (wanted, wanted);
+                }
+            }
+        }
+    }
+
+    /// Returns the directory in which an encoded path, or a directory above it, is recorded as
+    /// absent before the run.
+    fn where_absent(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let slashes = || memchr::memrchr_iter(b'/', path).map(|slash| (&path[..slash], &path[slash + 1..]));
+        let is_absent = |(above, rest): &(&[u8], &[u8])| {
+            let directory = self.set.directories.get(*above).filter(|directory| directory.real.is_none());
+            directory.is_some_and(|directory| {
+                let is_one = |name: &Vec<u8>| {
+                    rest.strip_prefix(&name[..]).is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
+                };
+                directory.absent.iter().any(is_one)
+            })
+        };
+        slashes().find(is_absent).map(|(above, _)| above.to_vec())
     }
 
     /// Records where links in the path of an open directory lead, if there are any, or that there

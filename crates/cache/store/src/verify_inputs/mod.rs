@@ -149,6 +149,7 @@ impl InputVerifier<'_> {
             walk.path(path, looked, 0)?;
         }
         walk.links_to_changes();
+        walk.links_above_what_was_made();
         walk.find_twins();
         let mut set = walk.set;
         for (name, value) in &seen.environment {
