@@ -60,15 +60,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Replaces the fact that a directory has no links in its path if the command made it, because
-    /// it is not there before the next run. Then the name in an existing directory is recorded as
-    /// absent, and there must be no links in the path of that one.
+    /// Removes the fact that a directory is there, without links in its path, if the command made it
+    /// and the name was absent before. The command looked at it by another path in which it was not
+    /// recognised. Then there must be no links in the path of the directory that it was made in.
     pub(super) fn links_above_what_was_made(&mut self) {
         let only_wanted = |directory: &Directory| {
             directory.wanted && directory.real.is_none() && directory.facts.is_empty() && directory.absent.is_empty()
         };
-        let found = self.set.directories.iter().filter(|(_, directory)| only_wanted(directory));
-        let made = found.filter_map(|(path, _)| Some((path.clone(), self.where_absent(path)?)));
+        let new = self.names.iter().filter(|(_, existed)| !existed).map(|(path, _)| self.encoded_directory(path).0);
+        let found = new.filter(|path| self.set.directories.get(path).is_some_and(only_wanted));
+        let made = found.filter_map(|path| Some((path.clone(), self.where_absent(&path)?)));
         for (path, above) in made.collect::<Vec<_>>() {
             for (path, wanted) in [(path, false), (above, true)] {
                 if let Some(directory) = self.set.directories.get_mut(&path) {
@@ -78,8 +79,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the directory in which an encoded path, or a directory above it, is recorded as
-    /// absent before the run.
+    /// Returns the directory in which an encoded path, or a part of it, is recorded as absent.
     fn where_absent(&self, path: &[u8]) -> Option<Vec<u8>> {
         let slashes = || memchr::memrchr_iter(b'/', path).map(|slash| (&path[..slash], &path[slash + 1..]));
         let is_absent = |(above, rest): &(&[u8], &[u8])| {

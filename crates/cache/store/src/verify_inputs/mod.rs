@@ -510,7 +510,7 @@ impl Walk<'_> {
 
     /// Returns the path with its root replaced, or as its distance from a root below it. Returns true
     /// for the latter.
-    fn encoded_directory(&self, directory: &[u8]) -> (Vec<u8>, bool) {
+    pub(super) fn encoded_directory(&self, directory: &[u8]) -> (Vec<u8>, bool) {
         let mut encoded = Vec::new();
         let InputVerifier { roots, recorded_above, .. } = self.witness;
         let is_above = recorded_above.is_some_and(|index| roots.encode_above(index, directory, &mut encoded));
@@ -568,60 +568,4 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scan::Words;
-    use larder_model::Fact;
-    use std::os::unix::ffi::OsStrExt;
-
-    fn witnessed(looked: Vec<(Vec<u8>, Looked)>) -> Result<VerifiedInputs, Refusal> {
-        let (roots, stat_cache) = (Roots::new([]), StatCache::none());
-        let witness = InputVerifier {
-            roots: &roots,
-            recorded_above: None,
-            only_once_counts: false,
-            forms: Forms::plain(Words { names_files: |_| false, compares_dates: |_| false }),
-            stat_cache: &stat_cache,
-            started_ns: i64::MAX,
-            identities_are_the_tools: true,
-            value_key: ValueKey::ZERO,
-        };
-        witness.witness(&Seen { looked, ..Seen::default() })
-    }
-
-    #[test]
-    fn only_calls_that_show_an_inode_number_tell_directories_apart() {
-        let dir = tempfile::tempdir().expect("makes a directory");
-        let path = dir.path().canonicalize().expect("is there").as_os_str().as_bytes().to_vec();
-        let is_told_apart = |looked: Looked| {
-            let inputs = witnessed(vec![(path.clone(), looked)]).expect("is as it was");
-            let set = inputs.set();
-            let directory = set.directories.iter().find(|directory| directory.path == path);
-            directory.expect("is recorded").class != 0
-        };
-        let by_readlink = Looked { link: true, ..Looked::default() };
-        assert!(!is_told_apart(by_readlink.clone()));
-        assert!(is_told_apart(Looked { kind: true, ..by_readlink.clone() }));
-        assert!(is_told_apart(Looked { kind: true, ..Looked::default() }));
-        assert!(is_told_apart(Looked { listed: true, ..by_readlink }));
-    }
-
-    #[test]
-    fn a_call_that_a_sandbox_refused_is_no_change_of_the_file() {
-        let file = tempfile::NamedTempFile::new().expect("makes a file");
-        let path = file.path().canonicalize().expect("is there").as_os_str().as_bytes().to_vec();
-        let missing = [&path, &b"-missing"[..]].concat();
-        let below = [&path, &b"-missing/x"[..]].concat();
-        let refused = |path: &[u8], errno| {
-            let looked = Looked { failed: Some((Fact::ACCESS | 4, errno)), ..Looked::default() };
-            witnessed(vec![(path.to_vec(), looked)]).err().map(|refusal| refusal.why)
-        };
-        for path in [&path, &missing] {
-            assert_eq!(refused(path, 1), Some(Unrecorded::Refused));
-            assert_eq!(refused(path, 38), Some(Unrecorded::Refused));
-        }
-        assert_eq!(refused(&path, 13), Some(Unrecorded::InputChanged));
-        // What is below a missing directory is absent, whatever the call said.
-        assert_eq!(refused(&below, 1), None);
-    }
-}
+mod tests;
