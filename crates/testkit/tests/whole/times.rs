@@ -193,3 +193,46 @@ fn makefiles_of_cmake_do_not_depend_on_when_they_were_made() {
     let outcomes = [0, 1, 2].map(|at| project.compared_after(at, &make, configure));
     assert_eq!(outcomes[2], "hit", "{outcomes:?}");
 }
+
+/// Without options that show mtimes, it does not matter that `diff` takes the present for that of a
+/// pipe. Otherwise the mtimes of files count, and the present is not recorded.
+#[test]
+fn diff_shows_mtimes_only_if_told_to() {
+    probe_skip!(has("diff"), "diff is not installed");
+    let outcomes = |script: &str| {
+        let project = Project::of(&[("a", "1\n"), ("b", "2\n")]);
+        let found = [0, 1, 2].map(|at| project.compared(at, &["sh", "-c", script]));
+        project.age("a", 7200);
+        (found, project.compared(2, &["sh", "-c", script]))
+    };
+    let (found, aged) = outcomes("cat a | diff - b > out; true");
+    assert_eq!((found, &aged[..]), (["miss", "miss", "hit"].map(String::from), "hit"));
+    for options in ["-u", "-U 100", "-p", "-c"] {
+        let (found, aged) = outcomes(&format!("diff {options} a b > out; true"));
+        assert_eq!((found, &aged[..]), (["miss", "miss", "hit"].map(String::from), "miss"), "{options}");
+    }
+    for options in ["-u", "-p"] {
+        let project = Project::of(&[("a", "1\n"), ("b", "2\n")]);
+        let script = format!("cat a | diff {options} - b > out; true");
+        for at in [0, 1, 2] {
+            project.lay_out(at);
+            let outcome = project.through_larder(at, &["sh", "-c", &script]).1.pop().unwrap_or_default();
+            assert!(outcome.contains("depends on the time"), "{options}: {outcome}");
+        }
+    }
+}
+
+/// The header has the time to the minute, which two runs can agree on.
+#[test]
+fn xgettext_without_a_header() {
+    probe_skip!(has("xgettext"), "xgettext is not installed");
+    let project = Project::of(&[("x.c", "int main(void) { return puts(_(\"made\")); }\n")]);
+    let argv = ["xgettext", "--omit-header", "-k_", "-o", "x.pot", "x.c"];
+    assert_eq!([0, 1, 2].map(|at| project.compared(at, &argv)), ["miss", "miss", "hit"]);
+    for at in [0, 1, 2] {
+        project.lay_out(at);
+        let outcome =
+            project.through_larder(at, &["xgettext", "-k_", "-o", "x.pot", "x.c"]).1.pop().unwrap_or_default();
+        assert!(outcome.contains("depends on the time"), "{outcome}");
+    }
+}
