@@ -16,6 +16,7 @@ mod config_status;
 mod depfile;
 mod forms;
 mod magic;
+mod md5;
 mod names;
 mod ninja;
 mod object;

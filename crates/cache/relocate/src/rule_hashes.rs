@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 
-use md5::{Digest, Md5};
+use crate::md5::md5;
 
 /// A `build.make` as it was recorded, and as it is in another place.
 #[derive(Debug)]
@@ -121,12 +121,10 @@ fn without_directory(command: &[u8]) -> (Option<&[u8]>, &[u8]) {
 
 /// Returns the hash of a rule as hexadecimal digits.
 fn hash((directory, commands): &Rule) -> [u8; 32] {
-    let mut sum = Md5::new();
-    sum.update(directory);
-    commands.iter().for_each(|command| sum.update(command));
+    let text = [&[*directory], &commands[..]].concat().concat();
     let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
     let mut digits = [0; 32];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(sum.finalize()) {
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(md5(&text)) {
         pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
     }
     digits
