@@ -90,8 +90,9 @@ fn libraries_named<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(file:
 /// data, or are an ELF file with sections that are compressed or contain code for a later compile
 /// (LTO).
 pub fn hides_its_text(bytes: &[u8]) -> bool {
-    is_compressed(bytes)
-        || [&b"PK\x03\x04"[..], b"BC\xc0\xde"].iter().any(|beginning| bytes.starts_with(beginning))
+    const BEGINNINGS: [&[u8]; 6] =
+        [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
+    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
         || hides_sections::<elf::FileHeader64<Endianness>>(bytes)
         || hides_sections::<elf::FileHeader32<Endianness>>(bytes)
 }
@@ -99,8 +100,10 @@ pub fn hides_its_text(bytes: &[u8]) -> bool {
 /// Returns true if these bytes begin like a file that is compressed as a whole, by gzip, zstd, bzip2
 /// or xz. Words are in such bytes only by chance. A zip file can also store its members as they are.
 pub fn is_compressed(bytes: &[u8]) -> bool {
-    const BEGINNINGS: [&[u8]; 4] = [b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"];
-    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
+    const BEGINNINGS: [&[u8]; 3] = [b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"];
+    // A text may begin with the letters of bzip2. After them come a level and the first block.
+    let is_bzip2 = || matches!(bytes, [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', b'&', b'S', b'Y', ..]);
+    BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning)) || is_bzip2()
 }
 
 /// Returns true if an ELF file of this class has such sections. Returns false for other bytes.
@@ -128,6 +131,16 @@ pub(crate) fn hides_a_section(name: &[u8], flags: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_compressed() {
+        for bytes in [&b"\x1f\x8b\x08\0"[..], b"BZh91AY&SY\0", b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd\0"] {
+            assert!(is_compressed(bytes) && hides_its_text(bytes), "{bytes:?}");
+        }
+        for bytes in [&b"BZh=$$\n"[..], b"BZh91\n", b"PK\x03\x04", b"\x1f\x8b\n", b"#!/bin/sh\n\x1f\x8b\x08", b""] {
+            assert!(!is_compressed(bytes), "{bytes:?}");
+        }
+    }
 
     #[test]
     fn roots_are_found_in_every_form() {
