@@ -85,6 +85,9 @@ pub struct Looked {
     pub directory_ns: Option<i64>,
     /// The tool changed it afterwards, so only its state before that counts.
     pub prior: Option<Prior>,
+    /// It was a link with this target, and the tool followed or read the link before it replaced or
+    /// removed it.
+    pub target_before: Option<Vec<u8>>,
 }
 
 impl Looked {

@@ -318,6 +318,14 @@ const PROCESS_WORDS: &[&str] = &[
     "[pid]",
 ];
 
+/// Words with which a script gets the id of a process that it started or waited for. Compiled code
+/// calls functions of these names for other reasons as well.
+const CHILD_WORDS: &[&str] =
+    &["os.fork", "os.wait", "os.spawn", "os.posix_spawn", "forkpty", "= wait", "=wait", "print wait", "maketemp"];
+
+/// Ways in which a Python script starts a process whose id is then in the attribute `pid`.
+const STARTS_WITH_ID: &[&str] = &["Popen", "create_subprocess", "Process("];
+
 /// A shell's variable for the last background process. It is too short to search machine code or
 /// compressed data for it.
 const PROCESS_SIGN: &str = "$!";
@@ -330,6 +338,13 @@ const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
 pub fn names_other_processes(text: &[u8]) -> bool {
     let count = |words: &[&str]| words.iter().map(|word| count(text, word)).sum::<usize>();
     count(PROCESS_WORDS) + count(&[PROCESS_SIGN]) > count(NO_PROCESS)
+        || contains_any(text, CHILD_WORDS)
+        || contains_any(text, STARTS_WITH_ID) && reads_attribute(text, b".pid")
+}
+
+/// Returns true if a text reads this attribute of an object.
+fn reads_attribute(text: &[u8], attribute: &[u8]) -> bool {
+    memmem::find_iter(text, attribute).any(|at| text.get(at + attribute.len()).is_none_or(|byte| !is_in_word(*byte)))
 }
 
 /// Returns true if compiled code can get a process id. Object files and archives contain the names
@@ -478,6 +493,22 @@ mod tests {
         }
         for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u", "ps -ef | grep [x]"] {
             assert!(!names_shell_status(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_gets_the_id_of_a_child() {
+        for text in [
+            "p = subprocess.Popen(['true']); print(p.pid)",
+            "p = os.fork()\nif p: print(p)",
+            "print(os.wait()[0])",
+            "fork or exit; print wait",
+            "maketemp(/tmp/xXXXXXX)",
+        ] {
+            assert!(names_other_processes(text.as_bytes()), "{text}");
+        }
+        for text in ["p = subprocess.Popen(['true']); p.wait()", "pidfile = /run/x.pid", "x.pids", "await f()"] {
+            assert!(!names_other_processes(text.as_bytes()), "{text}");
         }
     }
 

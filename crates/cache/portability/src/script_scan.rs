@@ -21,7 +21,7 @@ use larder_relocate::hides_its_text;
 
 use crate::facts::CommandFacts;
 use crate::status::programs_without_status;
-use crate::volatile_ids::{VolatileIds, outside_the_system, ran_what_names_processes};
+use crate::volatile_ids::{VolatileIds, may_be_printed, outside_the_system, ran_what_names_processes};
 
 /// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
 /// large makefiles: curl's `tests/libtest` has one of 95 MB.
@@ -47,6 +47,8 @@ pub struct ScriptScan {
     name_inodes: (bool, bool),
     /// A text mentions a way to list all variables.
     pub list_variables: bool,
+    /// The command is one of `larder run`.
+    is_whole_command: bool,
     /// A text is compressed.
     is_hidden: bool,
     /// Variables that are mentioned and that the key leaves out.
@@ -81,6 +83,7 @@ impl ScriptScan {
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| compares_dates(text));
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
+        found.is_whole_command = may_be_run;
         if may_be_run {
             found.without_status = programs_without_status(run);
         }
@@ -148,6 +151,7 @@ impl ScriptScan {
             anywhere: any || *named,
             before: before.clone(),
             inodes: inodes.iter().map(|inode| inode.to_string().into_bytes()).collect(),
+            printed: if self.is_whole_command { may_be_printed(run) } else { HashSet::new() },
         }
     }
 

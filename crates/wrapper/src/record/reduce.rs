@@ -172,6 +172,7 @@ impl Run<'_> {
             reads_clock_at_import: &reads_clock_at_import,
             wrapper: &own_path(),
             before: &|opened| self.before.of(opened),
+            target_before: &|path| self.before.target(path),
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),

@@ -39,6 +39,42 @@ impl Walk<'_> {
         refuse(Unrecorded::UpdatesFile, path)
     }
 
+    /// Records the target of a link that the command replaced or removed, and what was learned of the
+    /// file behind it.
+    pub(super) fn replaced_link(
+        &mut self,
+        at: SplitPath<'_>,
+        looked: &Looked,
+        target: &[u8],
+        depth: usize,
+    ) -> Done {
+        let SplitPath { path, directory, name } = at;
+        self.entry(directory).links_matter = true;
+        self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(target)));
+        let next = if target.first() == Some(&b'/') { target.to_vec() } else { join(directory, target) };
+        if self.is_changed(&next) {
+            return refuse(Unrecorded::UpdatesFile, path);
+        }
+        let is_there = larder_sys::stat(&next).is_ok();
+        let mut beyond = Looked { target_before: None, ..looked.clone() };
+        beyond.kind |= is_there;
+        beyond.absent |= !is_there;
+        self.path(&next, &beyond, depth + 1)
+    }
+
+    /// Returns true if the command added, replaced or removed the name at the end of a path.
+    fn is_changed(&mut self, path: &[u8]) -> bool {
+        let SplitPath { directory, name, .. } = SplitPath::of(path);
+        let names = self.names;
+        names.iter().any(|(changed, _)| {
+            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(changed);
+            its_name == name
+                && self.open(there).is_ok()
+                && self.open(directory).is_ok()
+                && self.is_one_directory(there, directory)
+        })
+    }
+
     /// Records where links lead if the command changed a name and looked for an equal name by the
     /// path of another directory. Such a look finds what the command made if both are one directory.
     pub(super) fn links_to_changes(&mut self) {
