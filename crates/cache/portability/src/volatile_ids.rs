@@ -138,7 +138,8 @@ pub(crate) fn may_be_printed(run: &RunModel) -> HashSet<Vec<u8>> {
 /// Returns true if a program calls a function that returns the id of a process, or if that is not
 /// known because the program is static.
 fn imports_ids(program: &[u8]) -> bool {
-    dynamic_names(program).is_none_or(|names| names.split(|byte| *byte == 0).any(|name| PROCESS_FUNCTIONS.contains(&name)))
+    dynamic_names(program)
+        .is_none_or(|names| names.split(|byte| *byte == 0).any(|name| PROCESS_FUNCTIONS.contains(&name)))
 }
 
 /// Returns true if a text holds an address of memory, such as `0x7f3a5c0012a0`. The kernel chooses
@@ -217,7 +218,9 @@ mod tests {
         for text in ["SCALAR(0x559cff9d00f8)", "at 0x7FEE1E1444A0>", "0xaaaac0011234\n", "0x7ffd0ec7615c"] {
             assert!(holds_an_address(text.as_bytes()), "{text}");
         }
-        for text in ["0x55", "0x0000559cff9d00f8", "0x7fee1e1444a0f", "0x123456789abc", "0x7f_ee1e1444a0", "\00x7ffd0ec7615c"] {
+        for text in
+            ["0x55", "0x0000559cff9d00f8", "0x7fee1e1444a0f", "0x123456789abc", "0x7f_ee1e1444a0", "\00x7ffd0ec7615c"]
+        {
             assert!(!holds_an_address(text.as_bytes()), "{text}");
         }
     }

@@ -230,7 +230,8 @@ impl Run<'_> {
             return false;
         }
         let contents = outputs.iter().filter(|output| !is_log(&output.path)).filter_map(StoredOutput::content);
-        let small = contents.chain(streams.iter()).filter(|content| content.borrowed().size_bytes() <= SEARCHED_BYTES_MAX);
+        let small =
+            contents.chain(streams.iter()).filter(|content| content.borrowed().size_bytes() <= SEARCHED_BYTES_MAX);
         small.filter_map(|content| content.searched(self.recorder, self.stat_cache)).any(|text| holds_an_address(&text))
     }
 

@@ -89,12 +89,6 @@ impl<'t> Fold<'t> {
             }
             libc::EISDIR if writes => self.paths.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
-            // Something other than a directory is there, or a link that is not followed.
-            libc::ENOTDIR if flags.has(OpenFlags::DIRECTORY) => {
-                self.paths.state(e.path).is_followed = true;
-                let looked = self.paths.touch(e.path);
-                (looked.kind, looked.link) = (true, true);
-            }
             errno => {
                 self.paths.state(e.path).is_followed = true;
                 self.paths.touch(e.path).failed = Some((1, errno as u32));

@@ -12,6 +12,9 @@ use super::facts::OwnedFact;
 use super::{Done, SplitPath, Walk, refuse};
 use crate::current::stat_in;
 
+/// The errno `ENOTDIR`.
+const NOT_A_DIRECTORY: u32 = 20;
+
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in
     /// this run, under the name at which it was found. Another hard link of the same file could
@@ -41,13 +44,7 @@ impl Walk<'_> {
 
     /// Records the target of a link that the command replaced or removed, and what was learned of the
     /// file behind it.
-    pub(super) fn replaced_link(
-        &mut self,
-        at: SplitPath<'_>,
-        looked: &Looked,
-        target: &[u8],
-        depth: usize,
-    ) -> Done {
+    pub(super) fn replaced_link(&mut self, at: SplitPath<'_>, looked: &Looked, target: &[u8], depth: usize) -> Done {
         let SplitPath { path, directory, name } = at;
         self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(target)));
@@ -55,10 +52,16 @@ impl Walk<'_> {
         if self.is_changed(&next) {
             return refuse(Unrecorded::UpdatesFile, path);
         }
-        let is_there = larder_sys::stat(&next).is_ok();
+        let found = larder_sys::stat(&next);
         let mut beyond = Looked { target_before: None, ..looked.clone() };
-        beyond.kind |= is_there;
-        beyond.absent |= !is_there;
+        // The link could not be opened as a directory, because it leads to none or was not to be
+        // followed. Its target and what is there say the same.
+        let is_new_directory = found
+            .as_ref()
+            .is_ok_and(|found| found.kind == FileType::Directory && found.changed_ns >= self.witness.started_ns);
+        beyond.failed = beyond.failed.filter(|failed| *failed != (1, NOT_A_DIRECTORY) || is_new_directory);
+        beyond.kind |= found.is_ok();
+        beyond.absent |= found.is_err();
         self.path(&next, &beyond, depth + 1)
     }
 
