@@ -76,6 +76,22 @@ pub fn names_shell_status(text: &[u8]) -> bool {
     b"GNOgku".iter().any(|letter| asks(*letter)) || memmem::find_iter(text, b" -ef ").any(is_compared)
 }
 
+/// Words with which a script asks for the size of a file without reading it.
+const SIZE_WORDS: &[&str] = &[
+    "getsize", "st_size", ".size", "-size", "-empty", "-s $", "-s \"", "-s '", "-s _", "-s(", "-z _", "(-z ", "stat(",
+    "stat $", "stat \"", "stat '", "du -b",
+];
+
+/// Returns true if a text asks for the size of a file without reading it, as `[ -s x ]` does.
+pub fn names_sizes(text: &[u8]) -> bool {
+    let is_test = |at: usize| {
+        let before = text[..at].trim_ascii_end();
+        let before = before.strip_suffix(b"!").map_or(before, <[u8]>::trim_ascii_end);
+        [&b"["[..], b"test", b"&&", b"||", b"-a", b"-o", b"("].iter().any(|end| before.ends_with(end))
+    };
+    contains_any(text, SIZE_WORDS) || memmem::find_iter(text, b" -s ").any(is_test)
+}
+
 /// Shell variables that return the time, or a number seeded from it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
 
@@ -410,6 +426,8 @@ named! {
     shell_times
     /// [`names_shell_status`] returns true for a text.
     shell_status
+    /// [`names_sizes`] returns true for a text.
+    sizes
     /// [`names_shell_clocks`] returns true for a text.
     shell_clocks
     /// A text contains one of [`AWK_WORDS`].
@@ -493,6 +511,16 @@ mod tests {
         }
         for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u", "ps -ef | grep [x]"] {
             assert!(!names_shell_status(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_asks_for_a_size() {
+        for text in ["[ -s x ]", "if test ! -s \"$f\"; then", "os.path.getsize(f)", "print -s 'x'", "find . -empty"] {
+            assert!(names_sizes(text.as_bytes()), "{text}");
+        }
+        for text in ["gcc -s x.o", "strip -s x", "[ -z x ]", "make -s all", "sizeof x"] {
+            assert!(!names_sizes(text.as_bytes()), "{text}");
         }
     }
 

@@ -10,7 +10,7 @@ use larder_compiler::{
     Language, MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
     is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
-    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status,
+    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_sizes,
     names_times_in_perl, own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks,
     without_repeats,
 };
@@ -166,6 +166,7 @@ impl ScriptScan {
             },
             shell_times: holds(SHELL_TIME_WORDS),
             shell_status: names_shell_status(text),
+            sizes: names_sizes(text),
             // `time` is an ordinary English word, so it counts only in scripts.
             shell_clocks: names_shell_clocks(text) || text.starts_with(b"#!") && times_commands(text),
             // `rand(` is also C, so it counts only in texts that awk reads.

@@ -44,6 +44,9 @@ const CASES: &[Case] = &[
     Case { script: "readlink lm; ln -sfn in lm", change: &["ln -sfn in lm", "ln -sfn d lm", "ln -sfn $PWD/m.c lm"] },
     Case { script: "cat lm; rm -f lm; cp y.c lm", change: &["ln -sfn in lm", "echo int z; > m.c", "ln -sfn lm lm"] },
     Case { script: "[ -e lm ] || echo no; rm -f lm", change: &["ln -sfn nowhere lm", "ln -sfn lm lm", "ln -sfn d lm"] },
+    // The size of a file that the script replaces counts.
+    Case { script: "[ -s t ] && echo some || echo none; echo 1 > t", change: &[": > t", "echo old > t", "rm t"] },
+    Case { script: "find . -name t -empty; rm -f t", change: &[": > t", "echo old > t", "rm t"] },
     // Only half of the outputs can be put in place.
     Case { script: "[ -e a ] && echo already; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
     Case { script: "ls; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },

@@ -226,6 +226,7 @@ impl Run<'_> {
         let (arguments, named) = (words.as_deref(), scripts.named(program));
         let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
         let mut usual = habit(program, told);
+        usual.asks_sizes = named.sizes;
         if scripts.is_without_status(program) {
             usual.times = Times::Blind;
         }

@@ -242,7 +242,8 @@ impl<'t> Fold<'t> {
                     }
                 }
             }
-            if looked.content {
+            // The content tells the size.
+            if looked.content || state.is_measured {
                 let mode = state.mode_before.map(|mode| mode & 0o7777).filter(|mode| *mode != 0);
                 let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened, mode));
                 let Some(prior) = looked.identity.as_ref().and_then(known) else {

@@ -259,7 +259,9 @@ impl<'t> Fold<'t> {
         }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
-        self.paths.state(e.path).is_followed |= kind != EventKind::Lstat;
+        let state = self.paths.state(e.path);
+        state.is_followed |= kind != EventKind::Lstat;
+        state.is_measured |= habit.asks_sizes && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);

@@ -81,6 +81,8 @@ pub(super) struct PathState<'t> {
     pub(super) is_added_to: bool,
     /// Before the command changed the path, it followed or read the link that may have been here.
     pub(super) is_followed: bool,
+    /// A program that may ask for sizes called `stat` on the file that was here.
+    pub(super) is_measured: bool,
     /// A link was here before the command changed the path.
     pub(super) was_link: bool,
     /// The target of the link that the command made here.

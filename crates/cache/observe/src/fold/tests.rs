@@ -74,6 +74,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 reads_memory_size: program == b"cmake",
                 tries_terminal: false,
                 git: None,
+                asks_sizes: false,
                 names_at_random: program == b"mktemp",
                 names_as_tempfile: false,
                 imports: program.starts_with(b"python3."),
