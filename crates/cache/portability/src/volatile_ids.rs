@@ -219,7 +219,7 @@ mod tests {
             assert!(holds_an_address(text.as_bytes()), "{text}");
         }
         for text in
-            ["0x55", "0x0000559cff9d00f8", "0x7fee1e1444a0f", "0x123456789abc", "0x7f_ee1e1444a0", "\00x7ffd0ec7615c"]
+            ["0x55", "0x0000559cff9d00f8", "0x7fee1e1444a0f", "0x123456789abc", "0x7f_ee1e1444a0", "\0 0x7ffd0ec7615c"]
         {
             assert!(!holds_an_address(text.as_bytes()), "{text}");
         }
