@@ -85,6 +85,9 @@ pub struct Looked {
     pub directory_ns: Option<i64>,
     /// The tool changed it afterwards, so only its state before that counts.
     pub prior: Option<Prior>,
+    /// It was a link with this target, and the tool followed or read the link before it replaced or
+    /// removed it.
+    pub target_before: Option<Vec<u8>>,
 }
 
 impl Looked {
@@ -125,6 +128,8 @@ pub struct Habit {
     /// It compares the mtimes of the files that it accesses, as `make` does, and uses nothing else
     /// of `stat`.
     pub compares: bool,
+    /// It may ask for the size of a file that it does not read.
+    pub asks_sizes: bool,
     /// Which of its looks at a directory are for the mtime, if it compares those of directories.
     pub directories: Option<DirectoryTimes>,
     /// How often each of its processes reads the clock without effect on its result. If one reads

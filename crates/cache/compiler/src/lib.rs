@@ -79,7 +79,7 @@ pub use words::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES,
     MEMORY_WORDS, Named, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
     compiled_names_other_processes, computes_search_paths, is_makefile, lists_shell_variables, names_cmake_clocks,
-    names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_times_in_perl,
+    names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl,
     shows_ignored_signals, times_commands,
 };
 

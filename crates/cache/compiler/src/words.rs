@@ -76,6 +76,22 @@ pub fn names_shell_status(text: &[u8]) -> bool {
     b"GNOgku".iter().any(|letter| asks(*letter)) || memmem::find_iter(text, b" -ef ").any(is_compared)
 }
 
+/// Words with which a script asks for the size of a file without reading it.
+const SIZE_WORDS: &[&str] = &[
+    "getsize", "st_size", ".size", "-size", "-empty", "-s $", "-s \"", "-s '", "-s _", "-s(", "-z _", "(-z ", "stat(",
+    "stat $", "stat \"", "stat '", "du -b",
+];
+
+/// Returns true if a text asks for the size of a file without reading it, as `[ -s x ]` does.
+pub fn names_sizes(text: &[u8]) -> bool {
+    let is_test = |at: usize| {
+        let before = text[..at].trim_ascii_end();
+        let before = before.strip_suffix(b"!").map_or(before, <[u8]>::trim_ascii_end);
+        [&b"["[..], b"test", b"&&", b"||", b"-a", b"-o", b"("].iter().any(|end| before.ends_with(end))
+    };
+    contains_any(text, SIZE_WORDS) || memmem::find_iter(text, b" -s ").any(is_test)
+}
+
 /// Shell variables that return the time, or a number seeded from it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
 
@@ -318,6 +334,14 @@ const PROCESS_WORDS: &[&str] = &[
     "[pid]",
 ];
 
+/// Words with which a script gets the id of a process that it started or waited for. Compiled code
+/// calls functions of these names for other reasons as well.
+const CHILD_WORDS: &[&str] =
+    &["os.fork", "os.wait", "os.spawn", "os.posix_spawn", "forkpty", "= wait", "=wait", "print wait", "maketemp"];
+
+/// Ways in which a Python script starts a process whose id is then in the attribute `pid`.
+const STARTS_WITH_ID: &[&str] = &["Popen", "create_subprocess", "Process("];
+
 /// A shell's variable for the last background process. It is too short to search machine code or
 /// compressed data for it.
 const PROCESS_SIGN: &str = "$!";
@@ -330,6 +354,13 @@ const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
 pub fn names_other_processes(text: &[u8]) -> bool {
     let count = |words: &[&str]| words.iter().map(|word| count(text, word)).sum::<usize>();
     count(PROCESS_WORDS) + count(&[PROCESS_SIGN]) > count(NO_PROCESS)
+        || contains_any(text, CHILD_WORDS)
+        || contains_any(text, STARTS_WITH_ID) && reads_attribute(text, b".pid")
+}
+
+/// Returns true if a text reads this attribute of an object.
+fn reads_attribute(text: &[u8], attribute: &[u8]) -> bool {
+    memmem::find_iter(text, attribute).any(|at| text.get(at + attribute.len()).is_none_or(|byte| !is_in_word(*byte)))
 }
 
 /// Returns true if compiled code can get a process id. Object files and archives contain the names
@@ -395,6 +426,8 @@ named! {
     shell_times
     /// [`names_shell_status`] returns true for a text.
     shell_status
+    /// [`names_sizes`] returns true for a text.
+    sizes
     /// [`names_shell_clocks`] returns true for a text.
     shell_clocks
     /// A text contains one of [`AWK_WORDS`].
@@ -478,6 +511,32 @@ mod tests {
         }
         for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u", "ps -ef | grep [x]"] {
             assert!(!names_shell_status(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_asks_for_a_size() {
+        for text in ["[ -s x ]", "if test ! -s \"$f\"; then", "os.path.getsize(f)", "print -s 'x'", "find . -empty"] {
+            assert!(names_sizes(text.as_bytes()), "{text}");
+        }
+        for text in ["gcc -s x.o", "strip -s x", "[ -z x ]", "make -s all", "sizeof x"] {
+            assert!(!names_sizes(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_gets_the_id_of_a_child() {
+        for text in [
+            "p = subprocess.Popen(['true']); print(p.pid)",
+            "p = os.fork()\nif p: print(p)",
+            "print(os.wait()[0])",
+            "fork or exit; print wait",
+            "maketemp(/tmp/xXXXXXX)",
+        ] {
+            assert!(names_other_processes(text.as_bytes()), "{text}");
+        }
+        for text in ["p = subprocess.Popen(['true']); p.wait()", "pidfile = /run/x.pid", "x.pids", "await f()"] {
+            assert!(!names_other_processes(text.as_bytes()), "{text}");
         }
     }
 

@@ -41,4 +41,4 @@ pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, 
 pub use portability::{Decision, Limit};
 pub use rewrites::{Rewrites, rule};
 pub use script_scan::{ScriptScan, compares_dates, run_by_shells_alone};
-pub use volatile_ids::{VolatileIds, outside_the_system};
+pub use volatile_ids::{VolatileIds, holds_an_address, outside_the_system};

@@ -10,7 +10,7 @@ use larder_compiler::{
     Language, MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
     is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
-    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status,
+    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_sizes,
     names_times_in_perl, own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks,
     without_repeats,
 };
@@ -21,7 +21,7 @@ use larder_relocate::{hides_its_text, is_compressed};
 
 use crate::facts::CommandFacts;
 use crate::status::programs_without_status;
-use crate::volatile_ids::{VolatileIds, outside_the_system, ran_what_names_processes};
+use crate::volatile_ids::{VolatileIds, may_be_printed, outside_the_system, ran_what_names_processes};
 
 /// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
 /// large makefiles: curl's `tests/libtest` has one of 95 MB.
@@ -47,6 +47,8 @@ pub struct ScriptScan {
     name_inodes: (bool, bool),
     /// A text mentions a way to list all variables.
     pub list_variables: bool,
+    /// The command is one of `larder run`.
+    is_whole_command: bool,
     /// A text is compressed.
     is_hidden: bool,
     /// Variables that are mentioned and that the key leaves out.
@@ -81,6 +83,7 @@ impl ScriptScan {
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| compares_dates(text));
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
+        found.is_whole_command = may_be_run;
         if may_be_run {
             found.without_status = programs_without_status(run);
         }
@@ -148,6 +151,7 @@ impl ScriptScan {
             anywhere: any || *named,
             before: before.clone(),
             inodes: inodes.iter().map(|inode| inode.to_string().into_bytes()).collect(),
+            printed: if self.is_whole_command { may_be_printed(run) } else { HashSet::new() },
         }
     }
 
@@ -162,6 +166,7 @@ impl ScriptScan {
             },
             shell_times: holds(SHELL_TIME_WORDS),
             shell_status: names_shell_status(text),
+            sizes: names_sizes(text),
             // `time` is an ordinary English word, so it counts only in scripts.
             shell_clocks: names_shell_clocks(text) || text.starts_with(b"#!") && times_commands(text),
             // `rand(` is also C, so it counts only in texts that awk reads.

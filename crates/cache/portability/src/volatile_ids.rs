@@ -2,13 +2,13 @@
 //!
 //! Unaware of: which texts read them, what is done with the answer.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 
-use larder_compiler::{compiled_names_other_processes, is_compiler_part};
-use larder_model::contains;
+use larder_compiler::{compiled_names_other_processes, is_compiler_part, is_known_program};
 use larder_model::path::file_name;
-use larder_observe::{Image, Program, RunModel, inspect_program};
+use larder_model::{contains, is_in_word};
+use larder_observe::{Image, Program, RunModel, dynamic_names, inspect_program};
 use larder_relocate::hides_its_text;
 
 /// Directories of the system's packages. An interpreter's own library mentions everything, so it
@@ -28,20 +28,23 @@ pub struct VolatileIds {
     pub(crate) before: BTreeSet<&'static str>,
     /// Inode numbers that a program was shown.
     pub(crate) inodes: HashSet<Vec<u8>>,
+    /// Process ids that a program may have printed. They are searched in texts only.
+    pub(crate) printed: HashSet<Vec<u8>>,
 }
 
 impl VolatileIds {
     /// Returns true if there is any number to search for.
     pub fn are_any(&self) -> bool {
-        !self.processes.is_empty() || !self.inodes.is_empty()
+        !self.processes.is_empty() || !self.inodes.is_empty() || !self.printed.is_empty()
     }
 
     /// Returns true if a text holds one of the numbers, or may hold one.
     pub fn is_in(&self, text: &[u8]) -> bool {
         self.anywhere && (text.contains(&0) || holds_a_number(text, &self.processes))
             || holds_a_number(text, &self.inodes)
+            || !text.contains(&0) && holds_a_number(text, &self.printed)
             || self.before.iter().any(|before| self.stands_behind(text, before.as_bytes()))
-            || self.are_any() && hides_its_text(text)
+            || (!self.processes.is_empty() || !self.inodes.is_empty()) && hides_its_text(text)
     }
 
     fn stands_behind(&self, text: &[u8], before: &[u8]) -> bool {
@@ -87,6 +90,73 @@ fn names_processes(image: &Image) -> bool {
     !is_dynamic || !is_the_same || fs::read(larder_sys::as_path(image.path)).map_or(true, names)
 }
 
+/// Functions that return the id of a process, or that call the kernel by number.
+const PROCESS_FUNCTIONS: &[&[u8]] = &[
+    b"_Fork",
+    b"clone",
+    b"fork",
+    b"forkpty",
+    b"getpgid",
+    b"getpgrp",
+    b"getpid",
+    b"getppid",
+    b"getsid",
+    b"gettid",
+    b"posix_spawn",
+    b"posix_spawnp",
+    b"syscall",
+    b"vfork",
+    b"wait",
+    b"wait3",
+    b"wait4",
+    b"waitid",
+    b"waitpid",
+];
+
+/// A process id with fewer digits is likely to be in a text by chance. In a container, where ids are
+/// small, they are also the same in each run.
+const PRINTED_MIN: u32 = 1000;
+
+/// Returns the ids of processes that a program which is neither the system's nor known may have
+/// printed: its own, its parents', and those of processes that it started.
+pub(crate) fn may_be_printed(run: &RunModel) -> HashSet<Vec<u8>> {
+    let mut asks: HashMap<&[u8], bool> = HashMap::new();
+    for image in run.images.iter().filter(|image| image.is_program && outside_the_system(image.path)) {
+        let is_unknown = || !is_known_program(file_name(image.path));
+        asks.entry(image.path).or_insert_with(|| is_unknown() && (!is_still_there(image) || imports_ids(image.path)));
+    }
+    let asks = |program: &[u8]| asks.get(program) == Some(&true);
+    let own = run.phases.iter().filter(|phase| asks(phase.running.program)).map(|phase| phase.pid);
+    let started = run.starts.iter().filter(|start| asks(start.starter)).map(|start| start.pid);
+    let mut found: HashSet<u32> = own.chain(started).collect();
+    if !found.is_empty() {
+        found.extend([larder_sys::process_id(), larder_sys::parent_process_id()]);
+    }
+    found.into_iter().filter(|id| *id >= PRINTED_MIN).map(|id| id.to_string().into_bytes()).collect()
+}
+
+/// Returns true if a program calls a function that returns the id of a process, or if that is not
+/// known because the program is static.
+fn imports_ids(program: &[u8]) -> bool {
+    dynamic_names(program)
+        .is_none_or(|names| names.split(|byte| *byte == 0).any(|name| PROCESS_FUNCTIONS.contains(&name)))
+}
+
+/// Returns true if a text holds an address of memory, such as `0x7f3a5c0012a0`. The kernel chooses
+/// where it places programs, libraries and stacks, so an address differs in each run.
+pub fn holds_an_address(text: &[u8]) -> bool {
+    // Where the kernel places these on x86-64 and on aarch64.
+    const STARTS: [&[u8]; 6] = [b"55", b"56", b"7e", b"7f", b"aaaa", b"ffff"];
+    const DIGITS: usize = 12;
+    let is_one = |at: usize| {
+        let rest = &text[at + 2..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let ends = rest.get(digits).is_none_or(|byte| !is_in_word(*byte));
+        digits == DIGITS && ends && STARTS.iter().any(|start| rest[..start.len()].eq_ignore_ascii_case(start))
+    };
+    !text.contains(&0) && memchr::memmem::find_iter(text, b"0x").any(is_one)
+}
+
 /// Returns true if a file does not belong to the system's packages.
 pub fn outside_the_system(path: &[u8]) -> bool {
     !SYSTEM.iter().any(|system| path.starts_with(system))
@@ -112,6 +182,7 @@ mod tests {
             anywhere,
             before: before.iter().copied().collect(),
             inodes: HashSet::new(),
+            printed: HashSet::new(),
         }
     }
 
@@ -140,6 +211,24 @@ mod tests {
     fn no_number() {
         let none = VolatileIds::default();
         assert!(!none.is_in(b"4711 \0 \x1f\x8b") && !none.is_in(b"\x1f\x8b\x08\0"));
+    }
+
+    #[test]
+    fn addresses() {
+        for text in ["SCALAR(0x559cff9d00f8)", "at 0x7FEE1E1444A0>", "0xaaaac0011234\n", "0x7ffd0ec7615c"] {
+            assert!(holds_an_address(text.as_bytes()), "{text}");
+        }
+        for text in
+            ["0x55", "0x0000559cff9d00f8", "0x7fee1e1444a0f", "0x123456789abc", "0x7f_ee1e1444a0", "\0 0x7ffd0ec7615c"]
+        {
+            assert!(!holds_an_address(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn printed_ids_are_searched_in_texts() {
+        let printed = VolatileIds { printed: HashSet::from([b"4711".to_vec()]), ..VolatileIds::default() };
+        assert!(printed.is_in(b"id 4711\n") && !printed.is_in(b"\0 4711") && !printed.is_in(b"\x1f\x8b\x08"));
     }
 
     #[test]

@@ -39,6 +39,14 @@ const CASES: &[Case] = &[
     // replaced it.
     Case { script: "mv -n in m.c; echo $?", change: &["rm in", "rm m.c"] },
     Case { script: "ln in m.c 2>/dev/null || ls m.c", change: &["rm in", "rm m.c"] },
+    // A link is followed or read before it is replaced or removed, so where it leads counts.
+    Case { script: "ln -sf in lm; ls d", change: &["ln -sfn d lm", "ln -sfn nowhere lm", "ln -sfn lm lm", "rm lm"] },
+    Case { script: "readlink lm; ln -sfn in lm", change: &["ln -sfn in lm", "ln -sfn d lm", "ln -sfn $PWD/m.c lm"] },
+    Case { script: "cat lm; rm -f lm; cp y.c lm", change: &["ln -sfn in lm", "echo int z; > m.c", "ln -sfn lm lm"] },
+    Case { script: "[ -e lm ] || echo no; rm -f lm", change: &["ln -sfn nowhere lm", "ln -sfn lm lm", "ln -sfn d lm"] },
+    // The size of a file that the script replaces counts.
+    Case { script: "[ -s t ] && echo some || echo none; echo 1 > t", change: &[": > t", "echo old > t", "rm t"] },
+    Case { script: "find . -name t -empty; rm -f t", change: &[": > t", "echo old > t", "rm t"] },
     // Only half of the outputs can be put in place.
     Case { script: "[ -e a ] && echo already; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
     Case { script: "ls; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
@@ -60,6 +68,7 @@ fn what_names_lead_to() {
         symlink("a", pristine.join("l")).expect("cannot create the link");
         symlink("d", pristine.join("ld")).expect("cannot create the link");
         symlink("e/g", pristine.join("ld2")).expect("cannot create the link");
+        symlink("m.c", pristine.join("lm")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);

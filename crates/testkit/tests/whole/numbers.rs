@@ -118,3 +118,23 @@ fn compressed_bytes_are_no_script() {
     let refused = outcomes("#!/bin/sh\nx=$(($$ % 2))\n");
     assert!(refused.iter().all(|outcome| outcome.contains("process ID")), "{refused:?}");
 }
+
+/// Scripts and programs that print addresses, and ids of processes that they started, without a word
+/// for that in a script.
+#[test]
+fn numbers_that_no_word_announces() {
+    probe_skip!(has("perl") && has("cc"), "perl or cc is not installed");
+    let project = Project::of(&[("in", "x\n")]);
+    let pristine = project.place.path("work/pristine");
+    let source = pristine.join("x.c");
+    let program = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { return printf(\"%d\", getpid()) < 0; }\n";
+    std::fs::write(&source, program).expect("cannot write the source");
+    let mut compile = std::process::Command::new("cc");
+    assert!(compile.arg("-o").arg(pristine.join("prog")).arg(&source).status().expect("cc does not start").success());
+    for script in ["perl -e 'print {}'", "perl -e 'fork or exit; print wait' > out", "./prog", "./prog > out"] {
+        for outcome in ["miss", "miss", "miss"] {
+            project.lay_out(0);
+            assert_eq!(project.through_larder(0, &["sh", "-c", script]).1, [outcome], "{script}");
+        }
+    }
+}

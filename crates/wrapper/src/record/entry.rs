@@ -12,7 +12,7 @@ use larder_model::{
 };
 use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_portability::{
-    CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
+    CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, holds_an_address, run_by_shells_alone,
 };
 use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
@@ -218,11 +218,24 @@ impl Run<'_> {
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
             // A random value, because any two runs draw different numbers, whatever their process
             // ids are.
-            None if folded.chance_program.is_some() => {
+            None if folded.chance_program.is_some() || self.shows_an_address(outputs, streams) => {
                 Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
             }
             None => Ok(None),
         }
+    }
+
+    /// Returns true if a text that a whole command made has an address of memory in it. Large files
+    /// are not searched.
+    fn shows_an_address(&self, outputs: &[StoredOutput], streams: &StoredStreams) -> bool {
+        const SEARCHED_BYTES_MAX: u64 = 256 << 10;
+        if self.request.family != Family::Command {
+            return false;
+        }
+        let contents = outputs.iter().filter(|output| !is_log(&output.path)).filter_map(StoredOutput::content);
+        let small =
+            contents.chain(streams.iter()).filter(|content| content.borrowed().size_bytes() <= SEARCHED_BYTES_MAX);
+        small.filter_map(|content| content.searched(self.recorder, self.stat_cache)).any(|text| holds_an_address(&text))
     }
 
     /// Returns true if the whole environment is in the key, as for a command of `larder run`.

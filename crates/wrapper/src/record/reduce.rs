@@ -172,6 +172,7 @@ impl Run<'_> {
             reads_clock_at_import: &reads_clock_at_import,
             wrapper: &own_path(),
             before: &|opened| self.before.of(opened),
+            target_before: &|path| self.before.target(path),
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
@@ -225,6 +226,7 @@ impl Run<'_> {
         let (arguments, named) = (words.as_deref(), scripts.named(program));
         let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
         let mut usual = habit(program, told);
+        usual.asks_sizes = named.sizes;
         if scripts.is_without_status(program) {
             usual.times = Times::Blind;
         }

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use larder_compiler::Family;
@@ -33,11 +33,13 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// Directories of file systems that the kernel generates.
 const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 
-/// The content of files before the run.
+/// The content of files and the targets of links before the run.
 #[derive(Default)]
 pub(crate) struct PreRunSnapshot {
     /// The result of `stat` and the digest, by device and inode.
     files: HashMap<(u64, u64), (Stat, Digest)>,
+    /// The targets of links, by path.
+    links: HashMap<Vec<u8>, Vec<u8>>,
     read_bytes: u64,
 }
 
@@ -53,10 +55,17 @@ impl PreRunSnapshot {
         for argument in request.action.argv[1..].iter().chain(changes) {
             before.file(argument, &|stat| stat.size_bytes <= READ_BYTES_MAX, stat_cache);
         }
+        changes.iter().for_each(|path| before.link(path));
         if request.family == Family::Command {
             before.around(&request.action.cwd, stat_cache);
         }
         before
+    }
+
+    fn link(&mut self, path: &[u8]) {
+        if let Ok(target) = std::fs::read_link(larder_sys::as_path(path)) {
+            self.links.insert(path.to_vec(), target.into_os_string().into_vec());
+        }
     }
 
     fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Stat) -> bool, stat_cache: &StatCache) {
@@ -108,6 +117,7 @@ impl PreRunSnapshot {
                     Ok(kind) if kind.is_file() => {
                         self.file(entry.path().as_os_str().as_bytes(), &is_small, stat_cache);
                     }
+                    Ok(kind) if kind.is_symlink() => self.link(entry.path().as_os_str().as_bytes()),
                     Ok(kind) if kind.is_dir() && !is_of_version_control(&entry.file_name()) => {
                         let path = entry.path();
                         if is_here(&path) {
@@ -125,6 +135,11 @@ impl PreRunSnapshot {
     pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
         let now = larder_sys::stat(path).ok().filter(|now| now.changed_ns < started_ns);
         now.is_some_and(|now| self.files.get(&now.file_id()).is_some_and(|(stat, _)| *stat == now))
+    }
+
+    /// Returns the target that a link at `path` had before the run, if that was noted.
+    pub(crate) fn target(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.links.get(path).cloned()
     }
 
     /// Returns the content of a file that the command opened, if it was noted and was unchanged

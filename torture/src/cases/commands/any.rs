@@ -268,6 +268,12 @@ fn writes() -> Vec<Case> {
         run("existing-output").file("out", "old\n").any_sh("cat in > out").repeats()
             .then("read-only", chmod("out", 0o444)).then("mode", chmod("out", 0o600))
             .then("a link", symlink("d/a", "out")).then("hard link", link("d/a", "out")),
+        run("link-that-it-replaces").setup(symlink("in", "l")).any_sh("ln -sf d/a l").repeats()
+            .then("leads to a directory", sh("ln -sfn d l")).then("leads nowhere", sh("ln -sfn none l")),
+        run("link-that-it-reads-and-replaces").setup(symlink("in", "l"))
+            .any_sh("readlink l; test -e l && echo there; cat l 2>&1; ln -sfn d/a l").repeats()
+            .then("leads elsewhere", sh("ln -sfn d/b l")).then("leads nowhere", sh("ln -sfn none l"))
+            .then("leads to itself", sh("ln -sfn l l")),
         run("existing-directory").setup(dir("e")).any_sh("mkdir -p e; cat in > e/out").twice()
             .then("mode", chmod("e", 0o700)).then("not there", rm("e")),
         run("output-removed-before").any_sh("rm -f out; cat in > out").twice().over(),

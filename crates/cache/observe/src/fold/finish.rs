@@ -7,7 +7,7 @@ use larder_model::quick::Set;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 use larder_sys::FileType;
 
-use super::path_state::Made;
+use super::path_state::{Made, PathState};
 use super::{Fold, Folded, Policy};
 use crate::event::file_type;
 
@@ -230,7 +230,20 @@ impl<'t> Fold<'t> {
             if looked.listed {
                 return self.refuse(Unrecorded::UpdatesFile, path);
             }
-            if looked.content {
+            if state.is_followed && is_other_file(made) && !self.is_output_of_compiler(made, state, policy) {
+                match (policy.target_before)(path) {
+                    None if state.was_link => return self.refuse(Unrecorded::UpdatesFile, path),
+                    Some(_) if looked.leads => return self.refuse(Unrecorded::UpdatesFile, path),
+                    None => {}
+                    target => {
+                        looked.target_before = target;
+                        seen.looked.push((path.to_vec(), looked));
+                        return;
+                    }
+                }
+            }
+            // The content tells the size.
+            if looked.content || state.is_measured {
                 let mode = state.mode_before.map(|mode| mode & 0o7777).filter(|mode| *mode != 0);
                 let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened, mode));
                 let Some(prior) = looked.identity.as_ref().and_then(known) else {
@@ -240,11 +253,7 @@ impl<'t> Fold<'t> {
             } else {
                 // Compilers stat an output to check that it is not one of their inputs, and then
                 // write it.
-                if let Made::File { writer, .. } = made
-                    && !state.must_be_absent
-                    && !state.looked_at_by_others
-                    && (policy.is_compiler_part)(writer)
-                {
+                if self.is_output_of_compiler(made, state, policy) {
                     return;
                 }
                 looked.prior = Some(match state.mode_before {
@@ -259,6 +268,20 @@ impl<'t> Fold<'t> {
         }
         seen.looked.push((path.to_vec(), looked));
     }
+
+    /// Returns true for a file that a part of a compiler wrote, and that no other program looked at
+    /// before.
+    fn is_output_of_compiler(&self, made: &Made, state: &PathState, policy: &Policy) -> bool {
+        matches!(made, Made::File { writer, .. } if (policy.is_compiler_part)(writer))
+            && !state.must_be_absent
+            && !state.looked_at_by_others
+    }
+}
+
+/// Returns true if what the command made or removed is not the file that was there before, so a link
+/// that was there is gone.
+fn is_other_file(made: &Made) -> bool {
+    !matches!(made, Made::File { placement: Placement::Truncate, .. })
 }
 
 /// Returns the earlier state of a file that was empty. No program executes an empty file, so its

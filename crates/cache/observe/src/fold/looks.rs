@@ -157,6 +157,7 @@ impl<'t> Fold<'t> {
         if !self.paths.looked(e.path).is_some_and(|looked| looked.content) {
             self.processes.state(e.pid).first_read = Some(e.path);
         }
+        self.paths.state(e.path).is_followed = true;
         let looked = self.paths.touch(e.path);
         looked.content = true;
         looked.read_by_others |= habit.git.is_none();
@@ -258,6 +259,9 @@ impl<'t> Fold<'t> {
         }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
+        let state = self.paths.state(e.path);
+        state.is_followed |= kind != EventKind::Lstat;
+        state.is_measured |= habit.asks_sizes && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
@@ -334,6 +338,7 @@ impl<'t> Fold<'t> {
     }
 
     fn look_failed(&mut self, e: &Event<'t>) {
+        self.paths.state(e.path).is_followed |= e.kind != EventKind::Lstat;
         match (e.kind, e.error) {
             (EventKind::Lstat, libc::ENOENT) => {
                 self.paths.state(e.path).lstat_failed = true;

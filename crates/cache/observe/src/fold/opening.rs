@@ -73,6 +73,7 @@ impl<'t> Fold<'t> {
             }
             // The program would have read the file. What is made there later is another file.
             libc::ENOENT => {
+                self.paths.state(e.path).is_followed = true;
                 self.paths.touch(e.path).absent = true;
                 // The path may be that of an old output, which the program would have unlinked.
                 if !(policy.opens_output)(self.processes.program(e.pid)) {
@@ -88,7 +89,10 @@ impl<'t> Fold<'t> {
             }
             libc::EISDIR if writes => self.paths.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
-            errno => self.paths.touch(e.path).failed = Some((1, errno as u32)),
+            errno => {
+                self.paths.state(e.path).is_followed = true;
+                self.paths.touch(e.path).failed = Some((1, errno as u32));
+            }
         }
     }
 

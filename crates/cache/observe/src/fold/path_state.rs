@@ -12,6 +12,9 @@ use crate::event::file_type;
 use crate::paths::has_parents;
 use crate::process_tree::Running;
 
+/// The file type of a symbolic link in `st_mode`.
+const LINK: u32 = 0o12;
+
 /// What the command made at a path.
 #[derive(Clone, Debug)]
 pub(super) enum Made<'t> {
@@ -76,6 +79,12 @@ pub(super) struct PathState<'t> {
     /// A program that is no part of a compiler opened the file for writing after it was made, or
     /// set its times.
     pub(super) is_added_to: bool,
+    /// Before the command changed the path, it followed or read the link that may have been here.
+    pub(super) is_followed: bool,
+    /// A program that may ask for sizes called `stat` on the file that was here.
+    pub(super) is_measured: bool,
+    /// A link was here before the command changed the path.
+    pub(super) was_link: bool,
     /// The target of the link that the command made here.
     pub(super) leads_to: &'t [u8],
     /// The path is in the order of what was made.
@@ -276,7 +285,9 @@ impl<'t> Paths<'t> {
         if mode == 0 {
             return;
         }
-        let noted = self.state(path).mode_before.get_or_insert(mode);
+        let state = self.state(path);
+        state.was_link |= mode >> 12 == LINK;
+        let noted = state.mode_before.get_or_insert(mode);
         if *noted & 0o7777 == 0 && *noted >> 12 == mode >> 12 {
             *noted = mode;
         }

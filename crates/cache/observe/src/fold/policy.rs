@@ -46,6 +46,8 @@ pub struct Policy<'a> {
     pub wrapper: &'a [u8],
     /// Returns what was in a file before the command ran, if that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
+    /// Returns the target that a link at a path had before the command ran, if that was noted.
+    pub target_before: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// Returns true for files that people read when something went wrong. Times in them do not
     /// matter.
     pub is_log: &'a dyn Fn(&[u8]) -> bool,

@@ -74,6 +74,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 reads_memory_size: program == b"cmake",
                 tries_terminal: false,
                 git: None,
+                asks_sizes: false,
                 names_at_random: program == b"mktemp",
                 names_as_tempfile: false,
                 imports: program.starts_with(b"python3."),
@@ -83,6 +84,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 runs_code_of_builds: false,
             }
         },
+        target_before: &|path| (path == b"/w/old").then(|| b"there".to_vec()),
         before: &|opened| {
             let known = event(EventKind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
             known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })

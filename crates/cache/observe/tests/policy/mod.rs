@@ -19,6 +19,7 @@ pub(crate) fn of_a_compile(pid: u32) -> Policy<'static> {
         reads_clock_at_import: &|_, _| false,
         wrapper: b"",
         before: &|_| None,
+        target_before: &|_| None,
         is_log: &|_| false,
         may_write: &|_| true,
         is_private: &|_| false,

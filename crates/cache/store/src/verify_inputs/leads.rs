@@ -12,6 +12,9 @@ use super::facts::{Directory, OwnedFact};
 use super::{Done, SplitPath, Walk, refuse};
 use crate::current::stat_in;
 
+/// The errno `ENOTDIR`.
+const NOT_A_DIRECTORY: u32 = 20;
+
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in
     /// this run, under the name at which it was found. Another hard link of the same file could
@@ -37,6 +40,42 @@ impl Walk<'_> {
             }
         }
         refuse(Unrecorded::UpdatesFile, path)
+    }
+
+    /// Records the target of a link that the command replaced or removed, and what was learned of the
+    /// file behind it.
+    pub(super) fn replaced_link(&mut self, at: SplitPath<'_>, looked: &Looked, target: &[u8], depth: usize) -> Done {
+        let SplitPath { path, directory, name } = at;
+        self.entry(directory).links_matter = true;
+        self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(target)));
+        let next = if target.first() == Some(&b'/') { target.to_vec() } else { join(directory, target) };
+        if self.is_changed(&next) {
+            return refuse(Unrecorded::UpdatesFile, path);
+        }
+        let found = larder_sys::stat(&next);
+        let mut beyond = Looked { target_before: None, ..looked.clone() };
+        // The link could not be opened as a directory, because it leads to none or was not to be
+        // followed. Its target and what is there say the same.
+        let is_new_directory = found
+            .as_ref()
+            .is_ok_and(|found| found.kind == FileType::Directory && found.changed_ns >= self.witness.started_ns);
+        beyond.failed = beyond.failed.filter(|failed| *failed != (1, NOT_A_DIRECTORY) || is_new_directory);
+        beyond.kind |= found.is_ok();
+        beyond.absent |= found.is_err();
+        self.path(&next, &beyond, depth + 1)
+    }
+
+    /// Returns true if the command added, replaced or removed the name at the end of a path.
+    fn is_changed(&mut self, path: &[u8]) -> bool {
+        let SplitPath { directory, name, .. } = SplitPath::of(path);
+        let names = self.names;
+        names.iter().any(|(changed, _)| {
+            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(changed);
+            its_name == name
+                && self.open(there).is_ok()
+                && self.open(directory).is_ok()
+                && self.is_one_directory(there, directory)
+        })
     }
 
     /// Records where links lead if the command changed a name and looked for an equal name by the

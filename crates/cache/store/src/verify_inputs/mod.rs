@@ -192,6 +192,9 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
+        if let Some(target) = &looked.target_before {
+            return self.replaced_link(at, looked, target, depth);
+        }
         if let Some(prior) = looked.prior {
             return self.prior(at, looked, prior);
         }
@@ -224,7 +227,8 @@ impl Walk<'_> {
             Prior::Absent => self.absent(directory, name),
             Prior::Other { mode } => {
                 self.fact(directory, name, Fact::Other((mode >> 12) as u8));
-                let counts = mode >> 12 == 0o10 && (looked.executed || looked.times >= Times::Mode);
+                let asks = looked.executed || looked.failed.is_some() || looked.times >= Times::Mode;
+                let counts = mode >> 12 == 0o10 && asks;
                 match mode & 0o7777 {
                     _ if !counts => {}
                     0 => return refuse(Unrecorded::UpdatesFile, path),
@@ -237,7 +241,7 @@ impl Walk<'_> {
                 self.note_carried(path, &Held::ANYTHING);
                 self.fact(directory, name, Fact::Content { digest, executable, plain: false, rooted: None });
                 match mode {
-                    _ if looked.times < Times::Mode => {}
+                    _ if looked.failed.is_none() && looked.times < Times::Mode => {}
                     Some(mode) => self.fact(directory, name, Fact::Mode(mode)),
                     None => return refuse(Unrecorded::UpdatesFile, path),
                 }
