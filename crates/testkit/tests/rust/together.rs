@@ -1,7 +1,14 @@
-//! Two checkouts that build at once, for example for two agents. A crate that both need, and that
-//! neither has, is compiled once.
+//! Compiles that run at once.
+//!
+//! - Two checkouts build, for example for two agents. A crate that both need, and that neither has,
+//!   is compiled once.
+//! - cargo starts the compile of a crate when the metadata of those that it needs is there. Their
+//!   compiles still run.
 
+use std::fs;
+use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use super::{Macros, RUNS_MAX, outcomes, same};
 
@@ -32,4 +39,72 @@ fn a_crate_is_compiled_once() {
     assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 1], "hits and misses");
     let library = |checkout: &str| place.read(&format!("{checkout}/target/debug/deps/libx.rlib"));
     assert!(!library("a").is_empty() && library("a") == library("b"));
+}
+
+/// Waits until a process has mapped a file.
+fn wait_until_mapped(file: &Path) {
+    let is_mapped = |entry: fs::DirEntry| {
+        let maps = fs::read_to_string(entry.path().join("maps")).unwrap_or_default();
+        maps.lines().any(|line| line.ends_with(&*file.to_string_lossy()))
+    };
+    while !fs::read_dir("/proc").expect("lists").flatten().any(is_mapped) {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Compiles a crate and does something with the metadata of another one that it needs, after rustc
+/// read it and before it ends. Returns the outcomes of this run and the next.
+fn outcomes_after(during: &dyn Fn(&Path, &Path)) -> Option<[String; 2]> {
+    let macros = Macros::of("std::thread::sleep(std::time::Duration::from_secs(2)); 1")?;
+    let place = &macros.place;
+    place.put("d.rs", "pub fn d() -> u32 { 3 }\n");
+    place.put(
+        "x.rs",
+        "extern crate d; extern crate m; pub fn v() -> String { m::m!().to_string() + &d::d().to_string() }\n",
+    );
+    let metadata = ["--edition=2021", "--crate-type=lib", "--emit=metadata"];
+    let make = [&[macros.rustc.as_str(), "--crate-name=d", "d.rs", "-o", "deps/libd.rmeta"], &metadata[..]].concat();
+    place.put("deps/.keep", "");
+    let argv = [
+        &[macros.rustc.as_str(), "--crate-name=x", "x.rs", "--extern=m=libm.so", "--extern=d=deps/libd.rmeta"],
+        &["-Ldependency=deps", "-o", "libx.rmeta"][..],
+        &metadata[..],
+    ]
+    .concat();
+    // larder learns about the macro.
+    place.run(&make).run().ends(0);
+    outcomes(place, &argv, RUNS_MAX, &same);
+    let (dependency, text) = (place.path("work/deps/libd.rmeta"), "pub fn d() -> u32 { 4 }\n");
+    place.put("d.rs", text);
+    place.run(&make).run().ends(0);
+    place.settle();
+    let compile = || place.counted(place.larder(&argv)).1;
+    let first = thread::scope(|scope| {
+        let run = place.larder(&argv);
+        let counted = scope.spawn(move || run.run().ends(0));
+        wait_until_mapped(&dependency);
+        during(&dependency, &place.path("work/linked"));
+        counted.join().expect("ends");
+        place.counters()
+    });
+    let recorded = if first.get("miss:input-changed") > 0 { "not recorded" } else { "recorded" };
+    Some([recorded.to_owned(), compile()])
+}
+
+#[test]
+fn metadata_that_is_linked_into_a_session_is_unchanged() {
+    let link = |metadata: &Path, to: &Path| fs::hard_link(metadata, to).expect("links");
+    let Some(outcomes) = outcomes_after(&link) else { return };
+    assert_eq!(outcomes, ["recorded", "hit"]);
+}
+
+#[test]
+fn metadata_that_is_written_again_may_have_changed() {
+    let write = |metadata: &Path, to: &Path| {
+        let bytes = fs::read(metadata).expect("reads");
+        fs::hard_link(metadata, to).expect("links");
+        fs::write(metadata, bytes).expect("writes");
+    };
+    let Some(outcomes) = outcomes_after(&write) else { return };
+    assert_eq!(outcomes, ["not recorded", "miss"]);
 }

@@ -184,6 +184,7 @@ impl Run<'_> {
             stat_cache: self.stat_cache,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,
+            before_links: &|stat| self.before.before_links(stat),
             value_key: self.request.value_key,
         };
         witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))

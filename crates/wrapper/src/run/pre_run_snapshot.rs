@@ -4,16 +4,18 @@
 //! - those named on the command line, for archivers, `strip` and `sed -i`;
 //! - those that an earlier run of the command changed;
 //! - for a whole command, small files in and below its working directory. For example, `make`
-//!   rewrites its dependency files.
+//!   rewrites its dependency files;
+//! - for rustc, the metadata of other crates. cargo starts it while they are still compiled. When
+//!   such a compile ends, it links its metadata into its incremental session.
 //!
 //! Unaware of: whether the command will read or change them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use larder_compiler::Family;
+use larder_compiler::{Family, rust};
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
 use larder_store::StatCache;
@@ -44,13 +46,18 @@ pub(crate) struct PreRunSnapshot {
 }
 
 impl PreRunSnapshot {
-    /// Notes the files that `request` names, those in `changes`, and for a whole command those
-    /// below its working directory. Nothing is noted for a compiler, because it never changes its
-    /// sources.
+    /// Notes the files that `request` names, those in `changes`, for a whole command those below its
+    /// working directory, and for rustc the metadata of other crates. Nothing is noted for another
+    /// compiler, because it never changes its sources.
     pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stat_cache: &StatCache) -> PreRunSnapshot {
         let mut before = PreRunSnapshot::default();
-        if !matches!(request.family, Family::Binutils | Family::Command) {
-            return before;
+        match request.family {
+            Family::Binutils | Family::Command => {}
+            Family::Rustc => {
+                before.metadata(request, stat_cache);
+                return before;
+            }
+            _ => return before,
         }
         for argument in request.action.argv[1..].iter().chain(changes) {
             before.file(argument, &|stat| stat.size_bytes <= READ_BYTES_MAX, stat_cache);
@@ -93,6 +100,22 @@ impl PreRunSnapshot {
         if let Some(digest) = stat_cache.content(&stat).or_else(&mut read) {
             self.files.insert(stat.file_id(), (stat, digest));
         }
+    }
+
+    /// Notes the metadata of the crates that rustc may read, if cargo does not wait for their code.
+    fn metadata(&mut self, request: &Request, stat_cache: &StatCache) {
+        let is_metadata = |path: &[u8]| path.ends_with(b".rmeta");
+        let named = rust(&request.action.argv[1..]);
+        if !named.externs.iter().any(|path| is_metadata(path)) {
+            return;
+        }
+        let mut paths: BTreeSet<Vec<u8>> = named.externs.iter().map(|path| request.absolute(path)).collect();
+        for directory in &named.dependency_directories {
+            let entries = larder_sys::as_path(&request.absolute(directory)).read_dir();
+            paths.extend(entries.into_iter().flatten().flatten().map(|entry| entry.path().into_os_string().into_vec()));
+        }
+        let metadata = paths.iter().filter(|path| is_metadata(path));
+        metadata.for_each(|path| self.file(path, &|_| true, stat_cache));
     }
 
     /// Notes small files below a directory. Links and mount points are not followed, because
@@ -140,6 +163,15 @@ impl PreRunSnapshot {
     /// Returns the target that a link at `path` had before the run, if that was noted.
     pub(crate) fn target(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.links.get(path).cloned()
+    }
+
+    /// Returns how a file was noted, if nothing of it but the number of hard links, and with it the
+    /// ctime, has changed since.
+    pub(crate) fn before_links(&self, now: &Stat) -> Option<(Stat, Digest)> {
+        let (stat, digest) = self.files.get(&now.file_id())?;
+        let is_linked =
+            stat.links != now.links && Stat { links: now.links, changed_ns: now.changed_ns, ..*stat } == *now;
+        is_linked.then_some((*stat, *digest))
     }
 
     /// Returns the content of a file that the command opened, if it was noted and was unchanged

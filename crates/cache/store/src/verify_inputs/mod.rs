@@ -62,6 +62,9 @@ pub struct InputVerifier<'a> {
     pub started_ns: i64,
     /// True if the `stat` of a file was taken when the tool opened it, and not later.
     pub identities_are_the_tools: bool,
+    /// Returns the `stat` and the content of a file before the run, if they are known and nothing
+    /// but the number of its hard links has changed since.
+    pub before_links: &'a dyn Fn(&Stat) -> Option<(Stat, Digest)>,
     /// The key for digests of the values of variables. It is that of the action.
     pub value_key: ValueKey,
 }
@@ -335,7 +338,8 @@ impl Walk<'_> {
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
         let is_same = is_gits && is_index(path) || self.is_as_the_tool_saw_it(directory, looked, found);
-        if !virtual_file && !is_same {
+        let linked = if virtual_file || is_same { None } else { self.before_links(looked, found) };
+        if !virtual_file && !is_same && linked.is_none() {
             return refuse(Unrecorded::InputChanged, path);
         }
         let executable = found.mode & 0o111 != 0;
@@ -345,6 +349,7 @@ impl Walk<'_> {
             None => open().and_then(|mut file| self.witness.stat_cache.hash_of(&mut file)),
         };
         match content {
+            Ok((digest, _)) if linked.is_some_and(|before| before != digest) => refuse(Unrecorded::InputChanged, path),
             Ok((digest, stat)) if virtual_file || stat == *found => {
                 if virtual_file {
                     return Ok(Fact::Content { digest, executable, plain, rooted: None });
@@ -383,6 +388,19 @@ impl Walk<'_> {
         let ask = || self.opened(directory).trust().unwrap_or(Trust::NONE);
         let known = self.witness.identities_are_the_tools && looked.identity.is_some();
         same && (old || known && self.witness.stat_cache.times_are_exact(found, ask))
+    }
+
+    /// Returns the content of a file before the run, if only its number of hard links, and with it the
+    /// ctime, changed during the run. The content must be the same now. Another content in between
+    /// would show in the mtime, unless both were set back, and then in the ctime that the tool saw.
+    fn before_links(&self, looked: &Looked, found: &Stat) -> Option<Digest> {
+        let seen = looked.identity.filter(|_| self.witness.identities_are_the_tools)?;
+        let (before, digest) = (self.witness.before_links)(found)?;
+        let is_same = seen.inode == found.inode
+            && seen.size_bytes == found.size_bytes
+            && seen.modified_ns == found.modified_ns
+            && [before.changed_ns, found.changed_ns].contains(&seen.changed_ns);
+        (is_same && found.modified_ns < self.witness.started_ns).then_some(digest)
     }
 
     fn note_carried(&mut self, path: &[u8], held: &Held) {

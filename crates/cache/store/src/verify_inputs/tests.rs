@@ -19,6 +19,7 @@ fn witnessed_all(seen: &Seen) -> Result<VerifiedInputs, Refusal> {
         stat_cache: &stat_cache,
         started_ns: i64::MAX,
         identities_are_the_tools: true,
+        before_links: &|_| None,
         value_key: ValueKey::ZERO,
     };
     witness.witness(seen)

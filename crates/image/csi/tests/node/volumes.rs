@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,19 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a_pod_writes_no_more_than_it_may", a_pod_writes_no_more_than_it_may),
     ("without_a_limit_no_file_system_is_made", without_a_limit_no_file_system_is_made),
     ("many_pods_at_once", many_pods_at_once),
+    ("a_volume_of_many_files", a_volume_of_many_files),
 ];
 
 const OPTIONS: [&str; 2] = ["--writes-max", "64"];
 /// The number of pods that start and end at once. `LARDER_TEST_PODS` sets another one.
 const PODS: usize = 20;
+/// The number of files in a large image. `LARDER_TEST_FILES` sets another one.
+const FILES: usize = 5_000;
+
+/// Returns the number in a variable of the environment, or another one.
+fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("is a number"))
+}
 
 fn count(directory: &Path) -> usize {
     fs::read_dir(directory).expect("lists").count()
@@ -156,7 +165,7 @@ fn without_a_limit_no_file_system_is_made() {
 fn many_pods_at_once() {
     let node = Node::new(&OPTIONS);
     let saved = Tree::of(&node.path("deps"));
-    let count = std::env::var("LARDER_TEST_PODS").ok().and_then(|text| text.parse().ok()).unwrap_or(PODS);
+    let count = number("LARDER_TEST_PODS", PODS);
     let pods: Vec<String> = (0..count).map(|number| format!("pod-{number}")).collect();
     let longest = Mutex::new([Duration::ZERO; 2]);
     let waited = |which: usize, since: Instant| {
@@ -184,4 +193,33 @@ fn many_pods_at_once() {
     std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| unpublish(pod)))));
     node.has_nothing_left();
     println!("    {count} pods: publish and unpublish took at most {:?}", longest.into_inner().expect("no pod failed"));
+}
+
+/// Publishes a large image twice: to a node that has never seen it, and once its data is there.
+fn a_volume_of_many_files() {
+    let node = Node::new(&OPTIONS);
+    let files = number("LARDER_TEST_FILES", FILES);
+    for file in 0..files {
+        let directory = node.path(&format!("large/{}/{}", file / 5_000, file / 50));
+        if file % 50 == 0 {
+            fs::create_dir_all(&directory).expect("makes a directory");
+        }
+        fs::write(directory.join(format!("{file}.js")), format!("module.exports = {file};\n")).expect("writes");
+    }
+    node.save("large", "large");
+    for pod in ["first", "second"] {
+        let began = Instant::now();
+        let target = node.publish(pod, &[("key", "large")]).expect("is mounted");
+        let published = began.elapsed();
+        let last = format!("{}/{}/{}.js", (files - 1) / 5_000, (files - 1) / 50, files - 1);
+        assert_eq!(
+            fs::read(target.join(&last)).expect("reads"),
+            fs::read(node.path("large").join(&last)).expect("reads")
+        );
+        println!("    {files} files, {pod} pod: published in {published:?}, one read after {:?}", began.elapsed());
+        let equal = Command::new("diff").args(["-r", "large"]).arg(&target).current_dir(node.path("")).status();
+        assert!(equal.expect("starts").success(), "{pod}");
+        node.unpublish(pod);
+    }
+    node.has_nothing_left();
 }
