@@ -1,5 +1,5 @@
 //! The commands of developers and CI:
-//! `cargo xtask setup | build | dist | demo | test | docs | torture | matrix | supply-chain | fuzz | bench`.
+//! `cargo xtask setup | build | dist | demo | test | docs | torture | matrix | cluster | supply-chain | fuzz | bench`.
 //!
 //! This file parses the command line and calls the module of the same name.
 
@@ -7,6 +7,7 @@ mod aarch64;
 mod arch;
 mod bench;
 mod binaries;
+mod cluster;
 mod debian;
 mod demo;
 mod dist;
@@ -66,6 +67,8 @@ enum Word {
     Torture(torture::Options),
     /// Run larder in other distributions and on other kernels, and write the table of the results
     Matrix(matrix::Options),
+    /// Start a Kubernetes cluster of one node, and run pods that use the CSI driver
+    Cluster(cluster::Options),
     /// Check every crate that larder is built from: advisories, licences, sources, versions
     SupplyChain(supply::Options),
     /// Give the decoders mutated inputs until one fails or the time is over
@@ -97,6 +100,7 @@ fn act(word: Word) -> Result<bool> {
         Word::Docs(options) => docs::docs(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
         Word::Matrix(options) => matrix::matrix(&place, &options),
+        Word::Cluster(options) => cluster::cluster(&place, &options),
         Word::SupplyChain(options) => supply::supply_chain(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
         Word::Bench(options) => bench::bench(&place, &options),
