@@ -9,6 +9,7 @@
 //! (`registrar.go`), because its Go module is not everywhere, and images are imported from files,
 //! because there is no registry.
 
+use crate::arch::Arch;
 use crate::place::{Place, on_path};
 use crate::{binaries, debian, files, packages, run};
 use anyhow::{Result, ensure};
@@ -33,31 +34,20 @@ const FILES: &[(&str, &str)] = &[
     ("inside.sh", include_str!("inside.sh")),
     ("registrar.go", include_str!("registrar.go")),
 ];
-const PACKAGES: &[&str] = &[
-    "containerd",
-    "containernetworking-plugins",
-    "debootstrap",
-    "etcd-server",
-    "iproute2",
-    "openssl",
-    "redis-server",
-    "runc",
-];
+const PACKAGES: &str = "containerd /usr/lib/cni/bridge=containernetworking-plugins debootstrap etcd=etcd-server \
+     ip=iproute2 openssl redis-server runc";
 
 /// Starts the cluster and runs the pods. Returns false if one does not do what it should.
 pub(crate) fn cluster(place: &Place, options: &Options) -> Result<bool> {
     ensure!(nix::unistd::geteuid().is_root(), "a node needs root: `sudo -E cargo xtask cluster`");
     ensure!(on_path("go").is_some(), "Go is not installed, by which Kubernetes is built");
-    let missing: Vec<&str> = PACKAGES.iter().copied().filter(|name| !is_installed(name)).collect();
-    if !missing.is_empty() {
-        packages::install(&missing)?;
-    }
+    packages::packages(PACKAGES)?;
     let programs = match &options.programs {
         Some(directory) => directory.canonicalize()?,
         None => {
             binaries::build(place)?;
-            binaries::build_plugin_for(place, crate::arch::Arch::HOST)?;
-            place.target.join(crate::arch::Arch::HOST.directory())
+            binaries::build_plugin_for(place, Arch::HOST)?;
+            place.target.join(Arch::HOST.directory())
         }
     };
     let work = place.target.join("cluster");
@@ -75,9 +65,4 @@ pub(crate) fn cluster(place: &Place, options: &Options) -> Result<bool> {
     inside.args(["--mount", "--propagation", "private", "sh", "inside.sh"]).current_dir(&work);
     inside.env("PODS", options.pods.to_string()).env("MANIFESTS", place.repo.join("packaging/kubernetes"));
     Ok(inside.status()?.success())
-}
-
-fn is_installed(package: &str) -> bool {
-    let mut query = Command::new("dpkg-query");
-    run::output(query.args(["-W", "-f", "${Status}", package])).is_ok_and(|status| status.ends_with(" installed"))
 }
