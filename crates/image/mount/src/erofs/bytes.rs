@@ -2,22 +2,7 @@
 //!
 //! Unaware of: where in an image the bytes are.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-
-pub(super) fn read_some(file: &File, to: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut count = 0;
-    while count < to.len() {
-        match file.read_at(&mut to[count..], at + count as u64) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
-}
 
 pub(super) fn damaged(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)

@@ -4,25 +4,26 @@
 //! that larder writes. Damaged images lead to an error or to wrong contents, never to a crash: each
 //! number that was read has a limit before memory is allocated for it.
 //!
-//! The file is read by `pread` for each question. What is asked often is in the kernel's page
-//! cache, once for all servers of an image. So a server of a million names needs no memory for
-//! them.
+//! A server reads the file by `pread` for each question. What is asked often is in the kernel's
+//! page cache, once for all servers of an image. So a server of a million names needs no memory for
+//! them. [`Windows`] are for a reader of the whole file.
 //!
 //! Unaware of: FUSE, and whether the bytes of files are local yet.
 
 mod bytes;
 mod directory;
+mod source;
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub(crate) use self::directory::{DirectoryEntry, entry};
+pub(crate) use self::source::{Source, Windows};
 
-use self::bytes::{Attribute, attribute, attribute_bytes, damaged, read_some, u16_at, u32_at, u64_at};
+use self::bytes::{Attribute, attribute, attribute_bytes, damaged, u16_at, u32_at, u64_at};
 use self::directory::{NAME_BYTES_MAX, find};
 
 const SUPERBLOCK: u64 = 1024;
@@ -55,8 +56,8 @@ pub(crate) const LINK: u16 = 0o120_000;
 
 /// The open metadata of an image.
 #[derive(Debug)]
-pub(crate) struct Erofs {
-    file: File,
+pub(crate) struct Erofs<S = File> {
+    file: S,
     block_bits: u8,
     root: u64,
     /// The position of inode 0, in bytes.
@@ -156,11 +157,13 @@ impl Erofs {
     pub(crate) fn open(path: &Path) -> io::Result<Erofs> {
         Erofs::of(File::open(path)?)
     }
+}
 
+impl<S: Source> Erofs<S> {
     /// Checks the superblock of an image's metadata.
-    pub(crate) fn of(file: File) -> io::Result<Erofs> {
+    pub(crate) fn of(file: S) -> io::Result<Erofs<S>> {
         let mut head = [0; SUPERBLOCK_BYTES];
-        file.read_exact_at(&mut head, SUPERBLOCK)?;
+        file.read_exact(&mut head, SUPERBLOCK)?;
         if u32_at(&head, 0) != MAGIC {
             return Err(damaged("it is not an EROFS image"));
         }
@@ -172,7 +175,7 @@ impl Erofs {
             0 => None,
             1 => {
                 let mut slot = [0; 72];
-                file.read_exact_at(&mut slot, u64::from(u16_at(&head, 88)) * DEVICE_BYTES)?;
+                file.read_exact(&mut slot, u64::from(u16_at(&head, 88)) * DEVICE_BYTES)?;
                 Some(Device { blocks: u32_at(&slot, 64).into(), counted_from: u32_at(&slot, 68).into() })
             }
             _ => return Err(damaged("it has several devices")),
@@ -207,7 +210,7 @@ impl Erofs {
         let mut bytes = [0; 64];
         // A short inode (32 bytes) may be the last one of the file, so fewer than 64 bytes may be
         // left.
-        let count = read_some(&self.file, &mut bytes, at)?;
+        let count = self.file.read_some(&mut bytes, at)?;
         let form = u16_at(&bytes, 0);
         let is_long = form & 1 == 1;
         let own = if is_long { 64 } else { 32 };
@@ -331,16 +334,16 @@ impl Erofs {
         }
         // At most 256 KiB, because the count has 16 bits.
         let mut bytes = vec![0; inode.attributes_bytes];
-        self.file.read_exact_at(&mut bytes, inode.attributes_at)?;
+        self.file.read_exact(&mut bytes, inode.attributes_at)?;
         let shared = usize::from(bytes[4]);
         let (listed, own) =
             bytes[ATTRIBUTES_HEAD..].split_at_checked(shared * 4).ok_or_else(|| damaged("attributes are cut"))?;
         for number in listed.chunks_exact(4) {
             let at = self.shared_at + u64::from(u32_at(number, 0)) * 4;
             let mut head = [0; 4];
-            self.file.read_exact_at(&mut head, at)?;
+            self.file.read_exact(&mut head, at)?;
             let mut one = vec![0; attribute_bytes(&head)];
-            self.file.read_exact_at(&mut one, at)?;
+            self.file.read_exact(&mut one, at)?;
             let Attribute { prefix, name, value, .. } = attribute(&one)?;
             if each(prefix, name, value) {
                 return Ok(());
@@ -377,7 +380,7 @@ impl Erofs {
         let list = file.behind().next_multiple_of(width);
         let mut listed = vec![0; ((chunks.end - chunks.start) * width) as usize];
         let at = chunks.start.checked_mul(width).and_then(|at| at.checked_add(list));
-        self.file.read_exact_at(&mut listed, at.ok_or_else(|| damaged("a list of chunks has no end"))?)?;
+        self.file.read_exact(&mut listed, at.ok_or_else(|| damaged("a list of chunks has no end"))?)?;
         let mut parts: Vec<Part> = Vec::new();
         let (mut offset, mut left) = (range.start, length);
         for chunk in listed.chunks_exact(width as usize) {
@@ -443,7 +446,7 @@ impl Erofs {
         for first in (0..count).step_by(CHUNKS_MAX as usize) {
             listed.resize((CHUNKS_MAX.min(count - first) * width) as usize, 0);
             let at = list.checked_add(first * width).ok_or_else(|| damaged("a list of chunks has no end"))?;
-            self.file.read_exact_at(&mut listed, at)?;
+            self.file.read_exact(&mut listed, at)?;
             for (chunk, number) in listed.chunks_exact(width as usize).zip(first..) {
                 let (device, block) = (u16_at(chunk, 2), u32_at(chunk, 4));
                 if block == HOLE || device == 0 {
@@ -518,7 +521,7 @@ impl Erofs {
         for part in self.parts(inode, offset..end)? {
             let From::Metadata(at) = part.from else { return Err(damaged("a directory is not in its metadata")) };
             let (now, later) = to.split_at_mut(part.length as usize);
-            self.file.read_exact_at(now, at)?;
+            self.file.read_exact(now, at)?;
             to = later;
         }
         if to.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -526,7 +529,7 @@ impl Erofs {
 
     /// Reads bytes of the metadata file at this position.
     pub(crate) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
-        self.file.read_exact_at(to, at)
+        self.file.read_exact(to, at)
     }
 }
 

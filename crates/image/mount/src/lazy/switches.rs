@@ -20,7 +20,7 @@
 //! Unaware of: which process fills, and which process mounts.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use crate::erofs::{self, Erofs};
+use crate::erofs::{self, Erofs, Source, Windows};
 
 const SUPERBLOCK: u64 = 1024;
 /// The position of the compatible features in the superblock. Their lowest bit says that the
@@ -52,6 +52,8 @@ const ASKED: [u8; 2] = [2, 3];
 /// The most chunks of an image, which take 640 MB of memory. With chunks of 1 MiB that is 16 TiB.
 const CHUNKS_MAX: u64 = 1 << 24;
 const CHUNK_BYTES: usize = 24;
+/// The bytes of metadata that are copied at once, an even number.
+const PART_BYTES: usize = 256 << 10;
 
 /// Called with an image's metadata and two empty files, for what [`prepare`] does.
 pub type Prepare = Arc<dyn Fn(&File, &File, &File) -> io::Result<()> + Send + Sync>;
@@ -79,26 +81,41 @@ struct Chunk {
 /// it begins and ends in the data file, and where its device number is in the metadata. Fails if a
 /// file has data on the device that is not in chunks of at most 1 MiB.
 pub fn prepare(metadata: &File, copy: &File, table: &File) -> io::Result<()> {
-    let (tree, mut chunks) = (Erofs::of(metadata.try_clone()?)?, Vec::new());
+    let (tree, mut chunks) = (Erofs::of(Windows::new(metadata.try_clone()?))?, Vec::new());
     tree.each_file(|file| {
         tree.chunks(file, |chunk| {
             let erofs::Chunk { number, bytes, device_at } = chunk;
             chunks.push((bytes.start, bytes.end, device_at, ASKED[(number % 2) as usize]));
         })
     })?;
-    let (mut from, mut to) = (metadata, copy);
-    from.seek(SeekFrom::Start(0))?;
-    io::copy(&mut from, &mut to)?;
+    chunks.sort_unstable_by_key(|(_, _, device_at, _)| *device_at);
+    copy_with_devices(metadata, copy, chunks.iter().map(|&(_, _, device_at, device)| (device_at, device)))?;
     add_devices(copy)?;
-    for &(_, _, device_at, device) in &chunks {
-        copy.write_all_at(&[device, 0], device_at)?;
-    }
     chunks.sort_unstable();
     let mut to = BufWriter::new(table);
     for (start, end, device_at, _) in chunks {
         [start, end, device_at].into_iter().try_for_each(|number| to.write_all(&number.to_le_bytes()))?;
     }
     to.flush()
+}
+
+/// Copies the metadata with other device numbers. `devices` has their positions, sorted, and the
+/// lower byte of each. A number is two bytes at an even position.
+fn copy_with_devices(metadata: &File, mut copy: &File, devices: impl Iterator<Item = (u64, u8)>) -> io::Result<()> {
+    let (mut devices, mut part, mut start) = (devices.peekable(), vec![0; PART_BYTES], 0);
+    loop {
+        let length = metadata.read_some(&mut part, start)?;
+        while let Some((at, device)) = devices.next_if(|(at, _)| *at < start + length as u64) {
+            let within = (at - start) as usize;
+            part[within] = device;
+            part[within + 1] = 0;
+        }
+        copy.write_all(&part[..length])?;
+        start += length as u64;
+        if length < PART_BYTES {
+            return Ok(());
+        }
+    }
 }
 
 impl Switches {
