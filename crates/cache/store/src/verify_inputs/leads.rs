@@ -32,12 +32,8 @@ impl Walk<'_> {
             let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
             return self.path(&next, &Looked { leads: true, ..Looked::default() }, depth + 1);
         }
-        let names = self.names;
-        for (made, _) in names {
-            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(made);
-            if its_name == name && self.open(there).is_ok() && self.is_one_directory(there, directory) {
-                return Ok(());
-            }
+        if self.is_changed(directory, Some(name)) {
+            return Ok(());
         }
         refuse(Unrecorded::UpdatesFile, path)
     }
@@ -49,7 +45,8 @@ impl Walk<'_> {
         self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(target)));
         let next = if target.first() == Some(&b'/') { target.to_vec() } else { join(directory, target) };
-        if self.is_changed(&next) {
+        let end = SplitPath::of(&next);
+        if self.is_changed(end.directory, Some(end.name)) {
             return refuse(Unrecorded::UpdatesFile, path);
         }
         let found = larder_sys::stat(&next);
@@ -63,19 +60,6 @@ impl Walk<'_> {
         beyond.kind |= found.is_ok();
         beyond.absent |= found.is_err();
         self.path(&next, &beyond, depth + 1)
-    }
-
-    /// Returns true if the command added, replaced or removed the name at the end of a path.
-    fn is_changed(&mut self, path: &[u8]) -> bool {
-        let SplitPath { directory, name, .. } = SplitPath::of(path);
-        let names = self.names;
-        names.iter().any(|(changed, _)| {
-            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(changed);
-            its_name == name
-                && self.open(there).is_ok()
-                && self.open(directory).is_ok()
-                && self.is_one_directory(there, directory)
-        })
     }
 
     /// Records where links lead if the command changed a name and looked for an equal name by the

@@ -435,21 +435,23 @@ impl Walk<'_> {
     /// Notes the mtime that a program saw of a directory. If the command had added or removed a
     /// name by then, the directory is newer than every input, in each run.
     fn note_directory_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
-        if modified_ns >= self.witness.started_ns && self.has_changed_names(path) {
+        if modified_ns >= self.witness.started_ns && self.is_changed(path, None) {
             return Ok(());
         }
         self.note_age(path, modified_ns)
     }
 
-    /// Returns true if the command added a name to the directory, or removed one from it.
-    fn has_changed_names(&mut self, path: &[u8]) -> bool {
-        if self.open(path).is_err() {
+    /// Returns true if the command added, replaced or removed this name of the directory, or, without
+    /// a name, any of its names.
+    fn is_changed(&mut self, directory: &[u8], name: Option<&[u8]>) -> bool {
+        if self.open(directory).is_err() {
             return false;
         }
         let names = self.names;
         names.iter().any(|(changed, _)| {
-            let directory = SplitPath::of(changed).directory;
-            directory == path || self.open(directory).is_ok() && self.is_one_directory(directory, path)
+            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(changed);
+            let is_here = |walk: &mut Self| walk.open(there).is_ok() && walk.is_one_directory(there, directory);
+            name.is_none_or(|name| name == its_name) && (there == directory || is_here(self))
         })
     }
 
