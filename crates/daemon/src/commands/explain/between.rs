@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_compiler::{is_in_no_order, is_log, is_ninjas};
-use larder_lookup::relocated::object_anywhere;
+use larder_lookup::relocated::{object_anywhere, uncut};
 use larder_model::{ActionResult, Bound, Content, Entry, Fact, Manifest, ObservationSet, Output, OutputKind, Roots};
 
 use super::facts;
@@ -85,7 +85,7 @@ fn of_bytes(result: &ActionResult, other: &ActionResult, roots: &Roots, read: &R
         match (&output.kind, &there.kind) {
             (OutputKind::File { content: a, .. }, OutputKind::File { content: b, .. }) if a != b => {
                 let places = [places(result), places(other)];
-                let is_alike = read(a).zip(read(b)).is_some_and(|(a, b)| are_alike([&a, &b], &places));
+                let is_alike = read(a).zip(read(b)).is_some_and(|(a, b)| are_alike(output.path, [&a, &b], &places));
                 let line = format!("{path} has other bytes, apart from paths of the checkout");
                 if !is_alike {
                     return Some(line);
@@ -112,11 +112,12 @@ fn places(result: &ActionResult) -> Roots {
     Roots::new(result.origin.iter().map(|root| root.to_vec()))
 }
 
-/// Returns true if two contents differ at most by the paths of their checkouts, and by the line breaks
-/// that depend on the lengths of paths, as in dependency files.
-fn are_alike(contents: [&[u8]; 2], places: &[Roots; 2]) -> bool {
+/// Returns true if two contents of an output differ at most by the paths of their checkouts, and by
+/// the line breaks that depend on the lengths of paths, as in dependency files.
+fn are_alike(path: &[u8], contents: [&[u8]; 2], places: &[Roots; 2]) -> bool {
     let plain = |at: usize| {
-        let mut text = places[at].encode_text(contents[at]);
+        let whole = uncut(path, contents[at]);
+        let mut text = places[at].encode_text(whole.as_deref().unwrap_or(contents[at]));
         text.retain(|byte| !(byte.is_ascii_whitespace() || *byte == b'\\'));
         text
     };
@@ -160,5 +161,23 @@ mod tests {
         check(b"x.o: \\\n /bb/x.c", b"2f", "/w/rules.txt");
         check(b"x.o: /bb/y.c", b"2f", "/w/x.d");
         check(b"x.o: /bb/x.c", b"1f", "/w/x.d");
+    }
+
+    /// autoconf wraps a value after 148 bytes, so the lines of `config.status` depend on the place.
+    #[test]
+    fn a_value_that_is_wrapped_elsewhere_is_alike() {
+        let status = |place: &str, rest: &str| {
+            let value = format!("{place}/{rest}");
+            let (first, second) = value.split_at(148);
+            format!("S[\"DIR\"]=\"{first}\"\\\n\"{second}\"\n").into_bytes()
+        };
+        let places = ["/a", "/longer"].map(|place| Roots::new([place.as_bytes().to_vec()].into_iter()));
+        let (rest, other) = ("x".repeat(160), "y".repeat(160));
+        let is_alike = |path: &[u8], rest_there: &str| {
+            are_alike(path, [&status("/a", &rest), &status("/longer", rest_there)], &places)
+        };
+        assert!(is_alike(b"/w/config.status", &rest));
+        assert!(!is_alike(b"/w/config.status", &other));
+        assert!(!is_alike(b"/w/other", &rest));
     }
 }
