@@ -269,6 +269,27 @@ fn what_differs_in_each_run_is_not_recorded() {
     }
 }
 
+/// A macro that makes system calls by itself is not believed. Other crates are, with other macros or
+/// without any.
+#[test]
+fn a_macro_that_no_observer_follows() {
+    let open = if cfg!(target_arch = "x86_64") { 257 } else { 56 };
+    let body = format!(
+        "unsafe extern \"C\" {{ fn syscall(number: i64, ...) -> i64; }}\n\
+         unsafe {{ syscall({open}i64, -100i64, c\"data\".as_ptr(), 0i64, 0i64) > 0 }}"
+    );
+    let Some(macros) = Macros::of(&body) else { return };
+    macros.place.put("data", "1");
+    for found in macros.outcomes(RUNS_MAX, &same) {
+        assert!(found.starts_with("miss:"), "{found}");
+    }
+    macros.place.put("y.rs", "pub fn f() {}\n");
+    let argv = [&macros.rustc[..], "--crate-type=lib", "y.rs", "--emit=metadata"];
+    assert_eq!(outcomes(&macros.place, &argv, RUNS_MAX, &same).last().map(String::as_str), Some("hit"));
+    macros.make("1");
+    assert_eq!(macros.outcomes(RUNS_MAX, &same).last().map(String::as_str), Some("hit"));
+}
+
 #[test]
 fn another_target_directory() {
     let Some(rustc) = rustc() else { return };
