@@ -250,6 +250,7 @@ fn what_differs_in_each_run_is_not_recorded() {
         "std::fs::read(\"/proc/self/cmdline\").is_ok()",
         "std::fs::File::open(\"/dev/tty\").is_ok()",
         "std::fs::read_link(\"/proc/self/fd/0\").is_ok()",
+        "std::io::stdin().lines().count()",
     ] {
         macros.make(body);
         assert_eq!(macros.outcomes(runs, &same), ["miss:device"; 3], "{body}");
