@@ -221,7 +221,8 @@ enum larder_late {
     LARDER_LATE_CLOCK = 1, /* any clock, not only those of LARDER_TIME */
     LARDER_LATE_RANDOM = 2,
     LARDER_LATE_VARIABLE = 3,
-    LARDER_LATE_DEVICE = 4,    /* a path below /dev, /proc or /sys, except /dev/null and /dev/zero */
+    /* A path below /dev, /proc or /sys, except /dev/null and /dev/zero. Or standard input. */
+    LARDER_LATE_DEVICE = 4,
     LARDER_LATE_DIRECTORY = 5, /* the path of the working directory, or what a path leads to */
 };
 

@@ -52,13 +52,28 @@ void shortage_of(int error, const char *function)
         return result;                                                                      \
     }
 
-TRANSFER(long, read, fd, (int fd, void *to, size_t size), (fd, to, size))
-TRANSFER(long, __read_chk, fd, (int fd, void *to, size_t size, size_t room), (fd, to, size, room))
+/* Defines a function of the same kind by which a program may read standard input. Code that a
+ * program loads may do so although the program itself does not, such as a procedural macro of rustc.
+ * The caller's address has to be taken in the function itself. */
+#define INPUT(name, parameters, arguments)                                                  \
+    EXPORT long name parameters                                                             \
+    {                                                                                       \
+        if (__builtin_expect(fd == 0, 0) && log_on())                                       \
+            late_event(LARDER_LATE_DEVICE, (unsigned long)__builtin_return_address(0),      \
+                       "standard input", false);                                            \
+        long result = REAL(name) arguments;                                                 \
+        if (__builtin_expect(result < 0, 0) && says_shortage(errno))                        \
+            shortage_event(errno, fd, #name);                                               \
+        return result;                                                                      \
+    }
+
+INPUT(read, (int fd, void *to, size_t size), (fd, to, size))
+INPUT(__read_chk, (int fd, void *to, size_t size, size_t room), (fd, to, size, room))
+INPUT(readv, (int fd, const void *parts, int count), (fd, parts, count))
 TRANSFER(long, pread, fd, (int fd, void *to, size_t size, long at), (fd, to, size, at))
 TRANSFER(long, pread64, fd, (int fd, void *to, size_t size, long at), (fd, to, size, at))
 TRANSFER(long, __pread_chk, fd, (int fd, void *to, size_t size, long at, size_t room), (fd, to, size, at, room))
 TRANSFER(long, __pread64_chk, fd, (int fd, void *to, size_t size, long at, size_t room), (fd, to, size, at, room))
-TRANSFER(long, readv, fd, (int fd, const void *parts, int count), (fd, parts, count))
 TRANSFER(long, preadv, fd, (int fd, const void *parts, int count, long at), (fd, parts, count, at))
 TRANSFER(long, preadv64, fd, (int fd, const void *parts, int count, long at), (fd, parts, count, at))
 TRANSFER(long, write, fd, (int fd, const void *from, size_t size), (fd, from, size))

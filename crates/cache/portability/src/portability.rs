@@ -53,6 +53,16 @@ fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
+/// Returns true for the value of rustc's option `-C rpath`.
+fn is_rpath(value: &[u8]) -> bool {
+    value == b"rpath" || value.starts_with(b"rpath=")
+}
+
+/// Returns true if an output may hold a path that leads up from its own directory.
+fn climbs_from_itself(output: &Output) -> bool {
+    output.content().is_some_and(|content| content.bytes().is_none_or(|bytes| contains(&bytes, "$ORIGIN/..")))
+}
+
 /// The decision.
 #[derive(Debug)]
 pub struct Decision {
@@ -122,12 +132,20 @@ impl RunFacts<'_> {
     /// - If paths are replaced, the paths of sources are not in a hash. A variable with such a path
     ///   may be. The result is then reused elsewhere after a second place gave the same result.
     /// - The dependency file and the messages name the outputs as they are on the command line.
+    /// - With `-C rpath`, a program holds the relative path from its own directory to that of each
+    ///   shared library. The number of `..` in it depends on how deep the target directory lies, so
+    ///   equal results from two places say nothing of a third.
     fn crate_of_rust(&self, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
         let Outcome { outputs, messages } = *outcome;
         let mut rewrites = Rewrites::none(outputs.len());
         let rust = rust_paths(&self.command.action.argv[1..]);
         let is_remapped = self.paths_are_remapped(&rust);
         self.crate_is_fixed(&rust)?;
+        if let Some(option) = rust.others.iter().find(|value| is_rpath(value))
+            && outputs.iter().any(climbs_from_itself)
+        {
+            return Err((Bound::Flag, option.to_vec()));
+        }
         if let Some(limit) = self.crate_may_hold_a_path(&rust, is_remapped) {
             return Err(if is_remapped { (Bound::SeenOnce, Vec::new()) } else { limit });
         }

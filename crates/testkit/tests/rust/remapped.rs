@@ -120,6 +120,21 @@ fn a_path_that_reaches_a_crate() {
     }
 }
 
+/// With `-C rpath`, a program holds a relative path from its directory to the toolchain's libraries. It
+/// is another one in a checkout that lies deeper.
+#[test]
+fn a_relative_path_to_libraries() {
+    let Some(checkouts) = Checkouts::new() else { return };
+    let [first, second] = CHECKOUTS;
+    checkouts.put("src/main.rs", "fn main() {}\n");
+    let program = ["--crate-name=p", "src/main.rs", "--emit=dep-info,link", "-Crpath"];
+    assert!(checkouts.compile(first, "remap", &program).len() > 1);
+    assert_eq!(checkouts.compile(second, "remap", &program), ["miss", "hit"]);
+    let library = [&CRATE[..], &["-Crpath"]].concat();
+    assert!(checkouts.compile(first, "remap", &library).len() > 1);
+    assert_eq!(checkouts.compile(second, "remap", &library), ["hit"]);
+}
+
 /// A procedural macro sees the real paths. The result is reused elsewhere once a second checkout has
 /// shown that it does not depend on them.
 #[test]

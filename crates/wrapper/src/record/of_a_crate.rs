@@ -26,8 +26,9 @@ const READ_ARGUMENTS: [&[u8]; 2] = [b"3std3env4args", b"3std3env7args_os"];
 /// A part of the mangled name of `proc_macro::Span::local_file`, which returns the path of a source as
 /// it is on this machine.
 const TELL_SOURCE: &[u8] = b"4Span10local_file";
-/// Functions that tell something about the machine or the process which we do not observe.
-const UNOBSERVED: [&[u8]; 31] = [
+/// Functions that tell something about the machine or the process which we do not observe, and libc's
+/// stream of standard input.
+const UNOBSERVED: [&[u8]; 35] = [
     b"clock",
     b"fstatfs",
     b"fstatfs64",
@@ -38,6 +39,8 @@ const UNOBSERVED: [&[u8]; 31] = [
     b"getegid",
     b"geteuid",
     b"getgid",
+    b"getchar",
+    b"getchar_unlocked",
     b"getgroups",
     b"getloadavg",
     b"getlogin",
@@ -51,12 +54,14 @@ const UNOBSERVED: [&[u8]; 31] = [
     b"getrlimit64",
     b"getrusage",
     b"getuid",
+    b"scanf",
     b"sched_getaffinity",
     b"sched_getcpu",
     b"statfs",
     b"statfs64",
     b"statvfs",
     b"statvfs64",
+    b"stdin",
     b"sysinfo",
     b"times",
 ];

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, starts_others};
+use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, rust, starts_others};
 use larder_lookup::{
     Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
 };
@@ -68,12 +68,19 @@ impl<'a> ObserverTrust<'a> {
         let verdict = observed_run.verdict.as_ref()?;
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
         let is_rustc = self.request.family == Family::Rustc;
-        let (mut faulty, mut tool_is_faulty) = (false, false);
+        let (mut plugins, named) = (self.plugins(run), self.named_plugins());
+        let (mut faulty, mut tool_is_faulty, mut plugins_are_faulty) = (false, false, verdict.dropped);
         for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
             // rustup's proxy is the tool as well as the rustc that it becomes.
             let is_tool = content == self.request.action.tool || is_rustc && runs_code_of_builds(file_name(&path));
+            // A procedural macro may have done it, and other crates do not load that macro. rustc
+            // gets its verdict from a crate without macros, or with others.
+            if missed && is_tool && !(plugins.is_empty() && named.is_empty()) {
+                plugins_are_faulty = true;
+                continue;
+            }
             tool_is_faulty |= missed && is_tool;
             let judgement = match missed {
                 true => self.disbelieved(&program_key(&content, self.request, self.place), ended_well),
@@ -81,13 +88,11 @@ impl<'a> ObserverTrust<'a> {
             };
             self.keep_of_program(&path, &content, &judgement);
         }
-        for (path, content) in self.plugins(run) {
-            let judgement = match tool_is_faulty || verdict.dropped {
-                true => self.disbelieved(&program_key(&content, self.request, self.place), ended_well),
-                false => Judgement::Believed(Vec::new()),
-            };
-            self.keep_of_program(&path, &content, &judgement);
+        plugins_are_faulty |= tool_is_faulty;
+        if plugins_are_faulty {
+            plugins.extend(named);
         }
+        self.learn_of_plugins(&plugins, plugins_are_faulty, ended_well);
         let of_run = match () {
             // Only some runs of rustc start a linker. It has a verdict of its own.
             () if is_rustc && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
@@ -106,6 +111,23 @@ impl<'a> ObserverTrust<'a> {
             self.recorder.keep_judgement(&key, &of_tool);
         }
         verdict.missed.iter().chain(&verdict.invented).next().map(message)
+    }
+
+    /// Stores a verdict for each procedural macro of a run. If the run is at fault, macros that were
+    /// believed before are not to blame, unless all were.
+    fn learn_of_plugins(&self, plugins: &BTreeMap<Vec<u8>, Digest>, are_faulty: bool, ended_well: bool) {
+        let key = |content: &Digest| program_key(content, self.request, self.place);
+        let is_believed =
+            |content: &Digest| matches!(self.recorder.judgement(&key(content)), Some(Judgement::Believed(_)));
+        let all_are = plugins.values().all(is_believed);
+        for (path, content) in plugins {
+            let judgement = match are_faulty && (all_are || !is_believed(content)) {
+                true => self.disbelieved(&key(content), ended_well),
+                false if are_faulty => continue,
+                false => Judgement::Believed(Vec::new()),
+            };
+            self.keep_of_program(path, content, &judgement);
+        }
     }
 
     fn learn_by_samples(&self, observed: &Observed, run: &RunModel, samples: &[Sample]) -> Option<String> {
@@ -352,6 +374,17 @@ impl<'a> ObserverTrust<'a> {
     /// judged by itself, because it runs in rustc's process.
     fn plugins(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
         macros(run).filter_map(|path| Some((path.to_vec(), self.stat_cache.content_of(path)?))).collect()
+    }
+
+    /// Returns the procedural macros that the command line names. The trace may end before rustc
+    /// loads them, if the preloaded library could not follow the run.
+    fn named_plugins(&self) -> BTreeMap<Vec<u8>, Digest> {
+        if self.request.family != Family::Rustc {
+            return BTreeMap::new();
+        }
+        let externs = rust(&self.request.action.argv[1..]).externs;
+        let paths = externs.into_iter().filter(|path| path.ends_with(b".so")).map(|path| self.request.absolute(path));
+        paths.filter_map(|path| Some((path.clone(), self.stat_cache.content_of(&path)?))).collect()
     }
 
     /// Returns true if the command may have built this program.
