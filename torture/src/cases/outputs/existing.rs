@@ -57,6 +57,12 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(case);
         }
     }
+    // clang writes to the existing file, and then removes it because of the error.
+    for (name, state) in states().into_iter().filter(|(name, _)| name.contains("link") || *name == "read-only") {
+        cases.push(case(format!("C/existing-{name}-M-fails")).both().file("x.c", "#include \"h.h\"\n#error no\n")
+            .file("h.h", H1).cmd("cc -M x.c -o out").then("none", rm("out")).then("plain", put("out", "old"))
+            .then("cold", state("out")).then("warm", state("out")));
+    }
     let hello = |name: &str| case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1);
     cases.extend([
         hello("output-dev-null").cmd("cc -c x.c -o /dev/null").repeats(),
