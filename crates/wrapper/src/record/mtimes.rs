@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_rewritten_may_keep_its_time() {
-        let files = [("/w/old", 5), ("/w/x", 5), ("/w/y", 6)];
+        let files = [("/w/old", 5), ("/w/x", 5), ("/w/y", 6_000_000_000)];
         assert_eq!(origin(&files[..1], true, "/w/old", 5), (Some(0), 1));
         assert_eq!(origin(&files[..1], true, "/w/old", 3_000_000_000), (None, 0));
         // Another file has that time too.
