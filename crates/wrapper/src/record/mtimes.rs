@@ -129,8 +129,7 @@ impl Origins {
         found.sort_unstable_by_key(|(shared, at)| (usize::MAX - shared, *at));
         let is_read = |at: &usize| found.is_empty() || looked[*at].1.content;
         let kept = self.rewritten.get(output).copied().filter(is_then).filter(is_read);
-        let is_certain =
-            self.only_copies && kept.is_none() && found.get(1).is_none_or(|second| second.0 < found[0].0);
+        let is_certain = self.only_copies && kept.is_none() && found.get(1).is_none_or(|second| second.0 < found[0].0);
         let all: Vec<usize> = found.into_iter().map(|(_, at)| at).chain(kept).collect();
         Origin { copied_from: all.first().copied(), or_from: if is_certain { Vec::new() } else { all } }
     }
