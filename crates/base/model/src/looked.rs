@@ -266,6 +266,9 @@ pub struct DateSource {
     pub only_copies: bool,
     /// The files that these processes accessed, absolute, as the tool used them.
     pub accessed: Vec<Vec<u8>>,
+    /// The files that one of these processes accessed as well as gave an mtime. It may be the mtime
+    /// that the file had before, as after `strip -p`.
+    pub rewritten: Vec<Vec<u8>>,
 }
 
 /// The paths that a run relied on and the paths that it changed, each in the order of the first

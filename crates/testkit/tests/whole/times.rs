@@ -78,9 +78,11 @@ fn a_time_is_that_of_the_file_that_was_copied() {
         "touch -r b t && cat a >> b && touch -r t b && rm t",
         "cat b; touch -d '2019-01-02 03:04:05 UTC' out",
         "cat b; tar xf t.tar",
+        "strip -p prog",
+        "cat b; objcopy -p prog",
     ];
     let set_up = "t='2019-01-02 03:04:05 UTC'; echo t > out; touch -d \"$t\" a b d/e d/f; cp -p b out3; \
-        tar cf t.tar out3; touch -d \"$t\" out out3 t.tar";
+        tar cf t.tar out3; cp -L \"$(command -v ls)\" prog; touch -d \"$t\" out out3 t.tar prog";
     for script in scripts {
         let project = Project::of(&[("a", "a\n"), ("b", "b\n"), ("d/e", "e\n"), ("d/f", "f\n")]);
         let compare = |change: &str| {
@@ -102,7 +104,7 @@ fn a_time_is_that_of_the_file_that_was_copied() {
         };
         let outcomes = [0; 3].map(|_| compare(""));
         assert_eq!(outcomes[2].as_deref(), Some("hit"), "{script}: {outcomes:?}");
-        for name in ["a", "b", "d/e", "out", "t.tar"] {
+        for name in ["a", "b", "d/e", "out", "t.tar", "prog"] {
             compare(&format!("touch -d 2020-02-02 {name}"));
         }
     }

@@ -17,9 +17,9 @@ use larder_portability::{
 use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
-use super::archive_times::no_symbols_are_dated;
 use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
+use super::dated::no_output_is_dated;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
@@ -148,7 +148,7 @@ impl Run<'_> {
     fn relied_on(&self, observed_run: &ObservedRun, scripts: &ScriptScan) -> Result<ReliedOn, NotRecorded> {
         let mut folded = self.folded(observed_run, scripts)?;
         unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
-        no_symbols_are_dated(&folded.seen.changed, self.request.family, self.started_ns)?;
+        no_output_is_dated(&folded.seen.changed, self.started_ns)?;
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;

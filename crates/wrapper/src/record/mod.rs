@@ -6,7 +6,8 @@
 //! | `reduce` | turns the trace into what the run relied on and changed |
 //! | `search_paths` | decides how `PATH` and similar variables count |
 //! | `of_a_crate` | what is special about rustc |
-//! | `archive_times` | looks for times in archives |
+//! | `archive_times` | reads times and owners in archives |
+//! | `dated` | looks for the time of the run in outputs |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
 //! | `mtimes` | finds mtimes that the command set itself |
 //! | `outputs` | stores outputs and messages |
@@ -25,6 +26,7 @@ mod canonical_paths;
 mod changing_headers;
 mod compiler_parts;
 mod cross_check;
+mod dated;
 mod entry;
 mod limit;
 mod mtimes;

@@ -1,10 +1,12 @@
-//! The mtimes of outputs, if the command set them itself. Three cases are told apart:
+//! The mtimes of outputs, if the command set them itself. Four cases are told apart:
 //!
 //! - It copied the mtime of another file (`cp -p`, `install -p`, `touch -r`). On a hit the output
 //!   gets the present mtime of that file.
 //! - It set a time of its own (`tar`, `touch -d`). On a hit the output gets that time.
 //! - It copied the mtime of another output of this run. Equal mtimes of outputs are equal after a
 //!   hit as well (`note_ticks`).
+//! - It kept the mtime of a file that it rewrote (`strip -p`), or happened to set an equal one. The
+//!   mtime from before becomes an observation.
 //!
 //! No event says from where a program has a time. So the first two cases are certain only for
 //! programs that do nothing but copy mtimes, and only if one file is the most likely source.
@@ -98,6 +100,8 @@ struct Origin {
 struct Origins {
     only_copies: bool,
     by_second: HashMap<i64, Vec<usize>>,
+    /// Files whose mtime may be the one that they had before.
+    rewritten: HashMap<Vec<u8>, usize>,
 }
 
 impl Origins {
@@ -108,11 +112,13 @@ impl Origins {
                 by_second.entry(identity.modified_ns.div_euclid(SECOND_NS)).or_default().push(*at);
             }
         }
-        Origins { only_copies: source.only_copies, by_second }
+        let rewritten = source.rewritten.iter().filter_map(|path| Some((path.clone(), *places.get(path)?))).collect();
+        Origins { only_copies: source.only_copies, by_second, rewritten }
     }
 
     /// Returns the files with this mtime. The one whose path ends with most of the components of the
-    /// output's path is the most likely source: `cp -a` keeps the names below a directory.
+    /// output's path is the most likely source: `cp -a` keeps the names below a directory. The
+    /// output itself, as it was before, is another only if its content or no other file was read.
     fn origins(&self, looked: &[(Vec<u8>, Looked)], output: &[u8], modified_ns: i64) -> Origin {
         let second = modified_ns.div_euclid(SECOND_NS);
         let near = (second - 1..=second + 1).filter_map(|second| self.by_second.get(&second)).flatten().copied();
@@ -121,9 +127,11 @@ impl Origins {
         let mut found: Vec<(usize, usize)> =
             near.filter(is_then).map(|at| (shared_at_end(&looked[at].0, output), at)).collect();
         found.sort_unstable_by_key(|(shared, at)| (usize::MAX - shared, *at));
-        let is_certain = self.only_copies && found.get(1).is_none_or(|second| second.0 < found[0].0);
-        let or_from = if is_certain { Vec::new() } else { found.iter().map(|(_, at)| *at).collect() };
-        Origin { copied_from: found.first().map(|(_, at)| *at), or_from }
+        let is_read = |at: &usize| found.is_empty() || looked[*at].1.content;
+        let kept = self.rewritten.get(output).copied().filter(is_then).filter(is_read);
+        let is_certain = self.only_copies && kept.is_none() && found.get(1).is_none_or(|second| second.0 < found[0].0);
+        let all: Vec<usize> = found.into_iter().map(|(_, at)| at).chain(kept).collect();
+        Origin { copied_from: all.first().copied(), or_from: if is_certain { Vec::new() } else { all } }
     }
 }
 
@@ -154,8 +162,9 @@ mod tests {
             (path.as_bytes().to_vec(), Looked { content: true, identity: Some(identity), ..Looked::default() })
         };
         let looked: Vec<_> = files.iter().map(looked).collect();
-        let accessed = looked.iter().map(|(path, _)| path.clone()).collect();
-        let origins = Origins::of(&DateSource { only_copies, accessed }, &places(&looked), &looked);
+        let accessed = looked.iter().map(|(path, _)| path.clone()).filter(|path| path != b"/w/old").collect();
+        let rewritten = vec![b"/w/old".to_vec()];
+        let origins = Origins::of(&DateSource { only_copies, accessed, rewritten }, &places(&looked), &looked);
         let found = origins.origins(&looked, output.as_bytes(), SECOND + modified_ns);
         (found.copied_from, found.or_from.len())
     }
@@ -171,6 +180,17 @@ mod tests {
         check(1_000_000_000, None);
         // The difference is less than a microsecond, but the seconds differ.
         assert_eq!(origin(&[("/w/a", -200)], true, "/o/x", 100), (Some(0), 0));
+    }
+
+    #[test]
+    fn a_file_that_is_rewritten_may_keep_its_time() {
+        let files = [("/w/old", 5), ("/w/x", 5), ("/w/y", 6_000_000_000)];
+        assert_eq!(origin(&files[..1], true, "/w/old", 5), (Some(0), 1));
+        assert_eq!(origin(&files[..1], true, "/w/old", 3_000_000_000), (None, 0));
+        // Another file has that time too.
+        assert_eq!(origin(&files, true, "/w/old", 5), (Some(1), 2));
+        // It is another output.
+        assert_eq!(origin(&files, true, "/o/z", 5), (Some(1), 0));
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(super) fn cases() -> Vec<Case> {
             .never_hits(),
         objects("run-ar-U-with-symbols").any_sh("ar rcsU x.a a.o b.o").loose("x.a", "it holds the time").repeats()
             .never_hits(),
+        objects("strip-U-archive").setup(existing()).cmd("strip -U x.a -o y.a").loose("y.a", "it holds the time").repeats()
+            .never_hits(),
+        objects("run-strip-U-archive").setup(existing()).any_sh("strip -U x.a -o y.a").loose("y.a", "it holds the time")
+            .repeats().never_hits(),
         objects("ar-quick").cmd("ar qcD x.a a.o b.o").repeats().over().may_miss().over()
             .may_miss(),
         objects("ar-order").cmd("ar rcsD x.a a.o b.o").twice().cmd("ar rcsD x.a b.o a.o").changes("turned", nothing()),

@@ -21,6 +21,15 @@ fn main_o(name: &str) -> Case {
         .setup(object("f.o", 1))
 }
 
+/// Returns a case with an object for Windows.
+fn windows(name: &str) -> Case {
+    case(format!("F/windows-{name}"))
+        .clang()
+        .program("ld.lld")
+        .file("f.c", "int foo(void){return 1;}\n")
+        .setup(sh("$CC --target=x86_64-w64-windows-gnu -c f.c -o f.obj"))
+}
+
 #[rustfmt::skip]
 pub(super) fn cases() -> Vec<Case> {
     let temporary = (r"/tmp/\S+\.o|cc\w{6}\.o|[\w.-]+-[0-9a-f]{6}\.o", "a temporary object");
@@ -51,6 +60,14 @@ pub(super) fn cases() -> Vec<Case> {
         main_o("build-id").cmd("cc m.o f.o -Wl,--build-id=sha1 -o x").twice(),
         main_o("build-id-uuid").cmd("cc m.o f.o -Wl,--build-id=uuid -o x").loose("x", "a random number is in it").cold()
             .fresh().then("again", nothing()).fresh(),
+        windows("link").cmd("ld.lld -m i386pep -e foo f.obj -o x.exe").loose("x.exe", "it holds the time").repeats()
+            .never_hits(),
+        windows("run-link").any_sh("ld.lld -m i386pep -e foo f.obj -o x").loose("x", "it holds the time").repeats()
+            .never_hits(),
+        windows("link-without-time").cmd("ld.lld -m i386pep --no-insert-timestamp -e foo f.obj -o x.exe").twice(),
+        windows("object").cmd("clang --target=x86_64-pc-windows-msvc -c f.c -o y.obj")
+            .loose("y.obj", "it holds the time").repeats().never_hits(),
+        windows("object-without-time").cmd("clang --target=x86_64-w64-windows-gnu -c f.c -o y.obj").twice(),
         main_o("stats").cmd("cc m.o f.o -Wl,--stats -o x").repeats().any_stderr_ever().never_hits(),
         main_o("stats-in-file").file("r", "--stats").cmd("cc m.o f.o -Wl,@r -o x").repeats()
             .any_stderr_ever().never_hits(),

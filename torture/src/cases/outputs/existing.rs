@@ -57,6 +57,23 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(case);
         }
     }
+    // clang writes to the existing file, and then removes it because of the error.
+    for (name, state) in states().into_iter().filter(|(name, _)| name.contains("link") || *name == "read-only") {
+        cases.push(case(format!("C/existing-{name}-M-fails")).both().file("x.c", "#include \"h.h\"\n#error no\n")
+            .file("h.h", H1).cmd("cc -M x.c -o out").then("none", rm("out")).then("plain", put("out", "old"))
+            .then("cold", state("out")).then("warm", state("out")));
+    }
+    // Linkers and assemblers unlink an old output, but write to an old map, depfile or listing.
+    for (kind, cmd) in [
+        ("map", "cc m.o -Wl,-Map=out -o m"), ("map-gold", "cc -fuse-ld=gold m.o -Wl,-Map=out -o m"),
+        ("listing", "as -al=out x.s -o x.o"), ("dumped-section", "objcopy --dump-section .text=out m.o n.o"),
+    ] {
+        for (name, state) in states().into_iter().filter(|(name, _)| ["hard-link", "link"].contains(name)) {
+            cases.push(case(format!("C/existing-{name}-{kind}")).file("m.c", MAIN_C).file("x.s", ".byte 1\n")
+                .setup(sh("gcc -c m.c")).cmd(cmd).then("none", rm("out")).then("plain", put("out", "old"))
+                .then("cold", state("out")).then("warm", state("out")));
+        }
+    }
     let hello = |name: &str| case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1);
     cases.extend([
         hello("output-dev-null").cmd("cc -c x.c -o /dev/null").repeats(),

@@ -109,7 +109,7 @@ impl DepfileObserver {
             events.push(Event::new(pid, EventKind::Exec, writer.to_vec()));
             events.push(Event { extra: ASSEMBLER, ..Event::new(pid, EventKind::Spawned, writer.to_vec()) });
             events.push(Event::new(ASSEMBLER, EventKind::Start, writer.to_vec()));
-            events.push(open(ASSEMBLER, EMPTIED, object));
+            events.push(open(ASSEMBLER, EMPTIED | OpenFlags::READ, object));
         }
         events
     }

@@ -151,9 +151,11 @@ impl<'t> Fold<'t> {
 
     /// Handles a file or link that the command made and that loses this path. If a file existed
     /// there before the run, the run is refused, unless the program is known to replace outputs.
-    /// That file would be lost as well, and its other hard links would have been written to.
+    /// That file would be lost as well, and its other hard links would have been written to. For
+    /// example, a failing `clang -M -o x.d` writes to an existing `x.d`, and then removes it.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
         let replaces = match self.paths.made(e.path) {
+            Some(Made::File { writer, placement: Placement::Truncate, .. }) => (policy.unlinks_output)(writer),
             Some(Made::File { writer, .. }) => (policy.replaces_output)(writer),
             Some(Made::Link) => false,
             _ => return,

@@ -43,20 +43,22 @@ impl<'t> Fold<'t> {
         for (at, group) in self.dates.groups.iter().enumerate() {
             let lives = self.dates.with_seen(group);
             let copies = |life: &Life| self.dates.setters.get(life).is_none_or(|copies| *copies);
-            sources.push(DateSource { only_copies: lives.iter().all(copies), accessed: Vec::new() });
+            sources.push(DateSource { only_copies: lives.iter().all(copies), ..DateSource::default() });
             lives.into_iter().for_each(|life| groups_of.entry(life).or_default().push(at));
         }
-        // A process does not copy an mtime from a file to which it gives one: `cp` looks at an old
-        // output.
+        // A process does not copy an mtime to another file from one to which it gives one: `cp`
+        // looks at an old output.
         let gives = |life: &Life, path: &[u8]| self.paths.get(path).is_some_and(|state| state.dated_by.contains(life));
         for (life, path) in &self.seen_by {
-            for at in groups_of.get(life).into_iter().flatten().filter(|_| !gives(life, path)) {
-                sources[*at].accessed.push(path.to_vec());
+            for at in groups_of.get(life).into_iter().flatten() {
+                let source = &mut sources[*at];
+                let paths = if gives(life, path) { &mut source.rewritten } else { &mut source.accessed };
+                paths.push(path.to_vec());
             }
         }
-        for source in &mut sources {
-            source.accessed.sort_unstable();
-            source.accessed.dedup();
+        for paths in sources.iter_mut().flat_map(|source| [&mut source.accessed, &mut source.rewritten]) {
+            paths.sort_unstable();
+            paths.dedup();
         }
         sources
     }

@@ -135,6 +135,11 @@ impl<'t> Fold<'t> {
         if !flags.has(OpenFlags::CREATE) || !new && self.paths.looked(e.path).is_some_and(is_input) {
             self.paths.state(e.path).is_written_in_place = true;
         }
+        // Assemblers and linkers read in the output that they unlink. They only write to others,
+        // which they do not unlink: maps, listings and depfiles.
+        if !reports && !flags.has(OpenFlags::READ) && (policy.unlinks_output)(self.processes.program(e.pid)) {
+            self.paths.state(e.path).is_written_in_place = true;
+        }
         let removed = self.paths.state(e.path).is_removed();
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };

@@ -462,7 +462,7 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
 #[test]
 fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
     let forked = event::Event { extra: 99, mode: 99, ..event(EventKind::Forked, "") };
-    let events = vec![open("/w/x.o", MAKE), forked, event(EventKind::Start, "/b/sh")];
+    let events = vec![open("/w/x.o", MAKE | OpenFlags::READ), forked, event(EventKind::Start, "/b/sh")];
     let by_as = folded("/b/as", events).seen.changed;
     let by_sh = folded("/b/sh", vec![open("/w/x.o", MAKE)]).seen.changed;
     let placement = |changed: &[(Vec<u8>, Change)]| match changed {
@@ -478,15 +478,17 @@ fn what_would_not_have_been_made_is_written_in_place() {
         [(_, Change::File { placement, .. })] => *placement,
         other => panic!("{other:?}"),
     };
-    assert_eq!(placement(MAKE), Placement::Replace);
-    assert_eq!(placement(OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
+    assert_eq!(placement(MAKE | OpenFlags::READ), Placement::Replace);
+    assert_eq!(placement(OpenFlags::READ | OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
+    // A map or listing, which is not unlinked.
+    assert_eq!(placement(MAKE), Placement::Truncate);
 }
 
 /// `objcopy` of binutils 2.35 reads its input, writes another file, and copies that over the input
 /// if the input has several names.
 #[test]
 fn an_input_that_is_opened_as_it_is_is_written_in_place() {
-    let events = |first: event::Event| vec![first, open("/w/x.o", MAKE)];
+    let events = |first: event::Event| vec![first, open("/w/x.o", MAKE | OpenFlags::READ)];
     let placement = |events| match &*folded("/b/as", events).seen.changed {
         [(_, Change::File { placement, .. })] => *placement,
         other => panic!("{other:?}"),
