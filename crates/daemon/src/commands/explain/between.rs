@@ -171,7 +171,7 @@ mod tests {
             let (first, second) = value.split_at(148);
             format!("S[\"DIR\"]=\"{first}\"\\\n\"{second}\"\n").into_bytes()
         };
-        let places = ["/a", "/longer"].map(|place| Roots::new([place.as_bytes().to_vec()].into_iter()));
+        let places = ["/a", "/longer"].map(|place| Roots::new([place.as_bytes().to_vec()]));
         let (rest, other) = ("x".repeat(160), "y".repeat(160));
         let is_alike = |path: &[u8], rest_there: &str| {
             are_alike(path, [&status("/a", &rest), &status("/longer", rest_there)], &places)
