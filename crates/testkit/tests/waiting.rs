@@ -213,7 +213,7 @@ fn other_inputs_are_another_action() {
     Ran::of(first).ends(0);
     Ran::of(second).ends(0);
     let text = log(&place);
-    assert!(!text.contains("waiting"), "{text}");
+    assert!(!text.contains("another process"), "{text}");
     assert_eq!(place.read("x.o"), b"int a;3\n");
 }
 
