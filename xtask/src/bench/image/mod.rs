@@ -39,7 +39,12 @@ pub(crate) struct Options {
     /// Measure only a tree of nine packages and their dependencies, about ten thousand files
     #[arg(long)]
     small: bool,
+    /// The round-trip time to the far remote, in milliseconds
+    #[arg(long, default_value_t = ROUND_TRIP_MS, value_name = "MS")]
+    latency: u64,
 }
+
+const ROUND_TRIP_MS: u64 = 20;
 
 /// The number of files that the whole tree must have.
 const FILES_MIN: u64 = 100_000;
@@ -66,11 +71,11 @@ const GOAL_TWENTYFOLD: f64 = 2.0;
 
 /// Measures. The trees are kept for the next run.
 pub(crate) fn image(place: &Place, larder: &Path, options: &Options) -> Result<Vec<Report>> {
-    with_ways(place, larder, |ways| {
+    with_ways(place, larder, options.latency, |ways| {
         let tree = Tree::installed(place, options.small)?;
         ensure!(options.small || tree.files >= FILES_MIN, "only {} files: is a package missing?", tree.files);
         let all = measured::all(&tree, ways, ways.all(&tree), options.rounds)?;
-        let mut reports = vec![of_ways(&tree, &all, options.rounds)?];
+        let mut reports = vec![of_ways(&tree, &all, options)?];
         if !options.small {
             reports.push(of_sizes(tree, ways, options.rounds)?);
         }
@@ -89,7 +94,7 @@ pub(super) struct Usable {
 
 /// Measures only these ways to get the tree.
 pub(super) fn usable(place: &Place, larder: &Path, rounds: u32) -> Result<Usable> {
-    with_ways(place, larder, |ways| {
+    with_ways(place, larder, ROUND_TRIP_MS, |ways| {
         let mut tree = Tree::installed(place, false)?;
         let mut chosen = ways.all(&tree);
         chosen.retain(|way| [TAR, SAVED, UNTAR, UNPACKED, MOUNTED].contains(&way.name));
@@ -105,24 +110,31 @@ pub(super) fn usable(place: &Place, larder: &Path, rounds: u32) -> Result<Usable
     })
 }
 
-fn with_ways<T>(place: &Place, larder: &Path, measure: impl FnOnce(&Ways) -> Result<T>) -> Result<T> {
+fn with_ways<T>(
+    place: &Place,
+    larder: &Path,
+    round_trip_ms: u64,
+    measure: impl FnOnce(&Ways) -> Result<T>,
+) -> Result<T> {
     packages(setup::PACKAGES_FOR_IMAGES)?;
-    let ways = Ways::begin(larder.to_owned(), place.own("bench-image")?)?;
+    let ways = Ways::begin(larder.to_owned(), place.own("bench-image")?, Duration::from_millis(round_trip_ms))?;
     let measured = measure(&ways);
     ways.end();
     measured
 }
 
 /// Returns the report of all ways to save and restore a tree.
-fn of_ways(tree: &Tree, all: &All, rounds: u32) -> Result<Report> {
+fn of_ways(tree: &Tree, all: &All, options: &Options) -> Result<Report> {
     let left_out = match &*all.left_out {
         [] => String::new(),
         names => format!("Left out, because it failed: {}. ", names.join("; ")),
     };
     let note = format!(
-        "{}. Medians of {rounds} rounds, interleaved; the page cache is warm. far: 20 ms round trip, 200 MB/s per \
+        "{}. Medians of {} rounds, interleaved; the page cache is warm. far: {} ms round trip, 200 MB/s per \
          connection. {left_out}\"Loaded\" is `require()` of nine packages in node directly afterwards.",
-        tree.shown()
+        tree.shown(),
+        options.rounds,
+        options.latency
     );
     let mut report = Report::new("image", "Images of directories", 1, &[&note]);
     for one in &all.measured {

@@ -27,8 +27,6 @@ struct Far {
     proxy: Proxy,
 }
 
-/// The round-trip time.
-const LATENCY: Duration = Duration::from_millis(20);
 /// Each connection gets 200 MB/s.
 const LOCATION: &str = "location / { dav_methods PUT; create_full_put_path on; limit_rate 200m; }";
 
@@ -81,11 +79,12 @@ fn mounted(name: &'static str, command: fn(&Ways, &Tree) -> Command) -> Way {
 }
 
 impl Ways {
-    /// Starts in an empty `work`. Mounts that an interrupted run left there are removed first.
-    pub(super) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
+    /// Starts in an empty `work`, with a web server that is `round_trip` away. Mounts that an
+    /// interrupted run left there are removed first.
+    pub(super) fn begin(larder: PathBuf, work: PathBuf, round_trip: Duration) -> Result<Ways> {
         let far = Server::nginx(LOCATION).map(|server| {
             let proxy = Proxy::before(([127, 0, 0, 1], server.port).into());
-            proxy.set(larder_testkit::Way::Late(LATENCY));
+            proxy.set(larder_testkit::Way::Late(round_trip));
             Far { server, proxy }
         });
         let mut ways = Ways { larder, work, has_disk: false, far };
@@ -293,7 +292,7 @@ impl Ways {
     }
 }
 
-/// Returns the ways over a network with a round-trip time of 20 ms and 200 MB/s per connection.
+/// Returns the ways over a network with 200 MB/s per connection.
 fn far_ways() -> [Way; 3] {
     let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
         w.fresh_target()?;
