@@ -41,31 +41,32 @@ void shortage_of(int error, const char *function)
         shortage_event(error, -1, function);
 }
 
-/* Defines a function that transfers bytes by descriptor `fd`, or sets a file's size. EAGAIN only
- * means "not yet" here. */
-#define TRANSFER(type, name, fd, parameters, arguments)                                     \
+/* Defines a function that transfers bytes by descriptor `fd`, or sets a file's size, after `before`.
+ * EAGAIN only means "not yet" here. */
+#define TRANSFER_AFTER(before, type, name, fd, parameters, arguments)                       \
     EXPORT type name parameters                                                             \
     {                                                                                       \
+        before;                                                                             \
         type result = REAL(name) arguments;                                                 \
         if (__builtin_expect(result < 0, 0) && says_shortage(errno))                        \
             shortage_event(errno, fd, #name);                                               \
         return result;                                                                      \
     }
 
-/* Defines a function of the same kind by which a program may read standard input. Code that a
- * program loads may do so although the program itself does not, such as a procedural macro of rustc.
- * The caller's address has to be taken in the function itself. */
-#define INPUT(name, parameters, arguments)                                                  \
-    EXPORT long name parameters                                                             \
-    {                                                                                       \
-        if (__builtin_expect(fd == 0, 0) && log_on())                                       \
-            late_event(LARDER_LATE_DEVICE, (unsigned long)__builtin_return_address(0),      \
-                       "standard input", false);                                            \
-        long result = REAL(name) arguments;                                                 \
-        if (__builtin_expect(result < 0, 0) && says_shortage(errno))                        \
-            shortage_event(errno, fd, #name);                                               \
-        return result;                                                                      \
-    }
+#define TRANSFER(type, name, fd, parameters, arguments) \
+    TRANSFER_AFTER((void)0, type, name, fd, parameters, arguments)
+
+/* Notes that the code at an address reads standard input. Code that a program loads may do so although
+ * the program itself does not, such as a procedural macro of rustc. */
+static inline void input_event(int fd, const void *caller)
+{
+    if (__builtin_expect(fd == 0, 0) && log_on())
+        late_event(LARDER_LATE_DEVICE, (unsigned long)caller, "standard input", false);
+}
+
+/* Defines a function of the same kind by which a program may read standard input. */
+#define INPUT(name, parameters, arguments) \
+    TRANSFER_AFTER(input_event(fd, __builtin_return_address(0)), long, name, fd, parameters, arguments)
 
 INPUT(read, (int fd, void *to, size_t size), (fd, to, size))
 INPUT(__read_chk, (int fd, void *to, size_t size, size_t room), (fd, to, size, room))

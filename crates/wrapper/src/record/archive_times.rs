@@ -35,7 +35,7 @@ fn field(header: &[u8; HEADER_BYTES], from: usize, to: usize) -> &str {
 
 /// An archive, and the position of the next header in it.
 pub(super) struct Archive {
-    file: File,
+    pub(super) file: File,
     /// The archive names its members, and does not contain them.
     is_thin: bool,
 }

@@ -38,10 +38,9 @@ fn is_dated(path: &[u8], run: &RangeInclusive<i64>) -> io::Result<bool> {
     if is_then(coff_time_s(&file, 0)) {
         return Ok(true);
     }
-    let content = file.try_clone()?;
     let Some(mut archive) = Archive::of(file)? else { return Ok(false) };
     while let Some((time_s, at)) = archive.next_member()? {
-        if is_then(time_s) || is_then(coff_time_s(&content, at)) {
+        if is_then(time_s) || is_then(coff_time_s(&archive.file, at)) {
             return Ok(true);
         }
     }
