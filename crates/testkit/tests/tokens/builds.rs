@@ -13,7 +13,7 @@ use crate::support::{
 const FILES: usize = 12;
 const HOLDERS: usize = 2;
 /// How often the order of two builds is tried, because a busy machine changes it.
-const TRIES: usize = 8;
+const TRIES: usize = 20;
 
 fn place() -> Place {
     let place = Place::new();
