@@ -154,7 +154,7 @@ fn programs_of_c() {
         ("dynamic, not at any address", "gcc", &plain, &["-no-pie"], Hit),
         ("dynamic, all bound at once", "gcc", &plain, &["-Wl,-z,now"], Hit),
         ("with libdl, by name", "gcc", &by_name, &["-Wl,--no-as-needed", "-ldl"], Any),
-        ("with libdl, by path", "gcc", &by_path, &["-Wl,--no-as-needed", "-ldl"], Any),
+        ("with libdl, by path", "gcc", &by_path, &["-Wl,--no-as-needed", "-ldl"], Hit),
         ("static", "gcc", &plain, &["-static"], HitIfDone),
         ("static, at any address", "gcc", &plain, &["-static-pie"], HitIfDone),
         ("of musl", "musl-gcc", &plain, &[], Hit),

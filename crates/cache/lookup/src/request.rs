@@ -484,7 +484,11 @@ pub fn subject(request: &Request) -> Digest {
         request.roots.encode_path(&request.action.cwd, &mut bytes);
     }
     let source = Some(&request.invocation.source).filter(|source| !source.is_empty());
-    for part in [source.or(request.action.argv.first()), request.invocation.output.as_ref()] {
+    let tool = request.action.argv.first();
+    // `cmake -B build .` and `make -C build` work on one directory, but are no earlier records of
+    // each other.
+    let tool_of_command = tool.filter(|_| request.family == Family::Command);
+    for part in [source.or(tool), request.invocation.output.as_ref()].into_iter().chain([tool_of_command]) {
         bytes.push(b'\n');
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }

@@ -185,13 +185,17 @@ static bool opens_setting(const unsigned long *arguments)
 }
 
 /* Does a dlopen of a path. Its caller does not matter for the search, so we can call it ourselves
- * and wait for the result. */
+ * and wait for the result. If it fails because there is no such file, it looked at nothing else. */
 static void *dlopen_path(const char *name, int flags)
 {
     void *handle = ((void *(*)(const char *, int))real_get(R_dlopen))(name, flags);
     int before = errno;
+    struct stat st;
+    long result = handle ? 0 : raw_stat(AT_FDCWD, name, &st, 0);
     if (handle)
         objects_event();
+    else if (result == -ENOENT || result == -ENOTDIR)
+        looked_event(LARDER_OPEN, LARDER_OPEN_READ, name, result, &st);
     else
         drop_event(LARDER_DROP_UNSUPPORTED, "dlopen", 0, name);
     errno = before;

@@ -316,3 +316,23 @@ fn cmake_is_asked_for_the_host_name_or_for_memory() {
         assert!(outcomes(query).iter().all(|outcome| outcome != "hit"), "{query}");
     }
 }
+
+/// Two programs that work on one directory are not compared with each other, as if one had changed.
+#[test]
+fn another_program_is_no_changed_program() {
+    let project = Project::of(&[("in", "x\n")]);
+    assert_eq!(project.compared(0, &["cat", "in"]), "miss");
+    let explained = project.place.larder(&["explain", "--no-terminal", "--", "larder", "run", "--", "wc", "in"]);
+    let said = explained.cwd(project.text(0, "")).run().ends(0).stdout;
+    assert!(said.starts_with("Miss: nothing is recorded for this source and output\n"), "{said}");
+}
+
+/// pyenv does this at each start: bash looks for an object with more commands, by its path.
+#[test]
+fn an_object_that_a_program_loads_if_it_is_there() {
+    let project = Project::of(&[("in", "x\n")]);
+    let argv = ["bash", "-c", "enable -f ./more.so more || cat in > out"];
+    taught(&project, &argv);
+    project.change("more.so", "no object\n");
+    assert!(project.compared(2, &argv).starts_with("miss"));
+}
