@@ -25,27 +25,42 @@ pub(crate) struct ProcessTree<'t> {
     outside: u32,
 }
 
+/// A new process, and the one whose memory it got a copy of, with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fork {
+    pub(crate) pid: u32,
+    pub(crate) source: u32,
+}
+
+/// The new processes that an event shows, parents first.
+pub(crate) type Forks = [Option<Fork>; 2];
+
 impl<'t> ProcessTree<'t> {
-    /// Updates the tree by one event. If the event shows a new process that was forked, returns the
-    /// process that it inherits its program from.
-    pub(crate) fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
+    /// Updates the tree by one event, and returns the new processes that it shows.
+    ///
+    /// There can be two, because a process that only forks another one has no event of its own.
+    pub(crate) fn learn(&mut self, event: &Event<&'t [u8]>) -> Forks {
         match event.kind {
             EventKind::Start => {
-                self.running.insert(event.pid, Running { program: event.path, arguments: event.path2 });
-                if event.extra != 0 {
-                    if self.parents.is_empty() {
-                        self.outside = event.extra;
-                    }
-                    self.parents.insert(event.pid, event.extra);
-                }
-                None
+                self.starts(event);
+                [None; 2]
             }
             EventKind::Forked => self.forked(event.pid, event.extra, event.mode),
-            _ => None,
+            _ => [None; 2],
         }
     }
 
-    fn forked(&mut self, pid: u32, parent: u32, writer: u32) -> Option<u32> {
+    fn starts(&mut self, event: &Event<&'t [u8]>) {
+        self.running.insert(event.pid, Running { program: event.path, arguments: event.path2 });
+        if event.extra != 0 {
+            if self.parents.is_empty() {
+                self.outside = event.extra;
+            }
+            self.parents.insert(event.pid, event.extra);
+        }
+    }
+
+    fn forked(&mut self, pid: u32, parent: u32, writer: u32) -> Forks {
         // A `Forked` event is either a new process or a known one that resumes after `vfork`:
         // 1. A parent resumes once its `vfork` child has executed a program. The child wrote last
         //    to the memory that they shared, so `writer` is not `parent`, and the tree has this
@@ -53,19 +68,26 @@ impl<'t> ProcessTree<'t> {
         // 2. If `parent` wrote last, the process is new, even if the tree has both numbers already:
         //    the kernel has reused them.
         if writer != parent && self.parents.get(&pid) == Some(&parent) {
-            return None;
+            return [None; 2];
         }
         // The process is known, and its parent has ended, so another process has adopted it.
         const FIRST: u32 = 1;
-        if (parent == FIRST || parent == self.outside) && self.running.contains_key(&pid) {
-            return None;
+        let is_adopted = parent == FIRST || parent == self.outside;
+        if is_adopted && self.running.contains_key(&pid) {
+            return [None; 2];
         }
         // If the parent has no event yet, it still runs the program of the process that wrote
-        // before.
-        let source = if self.running.contains_key(&parent) { parent } else { writer };
-        self.running.insert(pid, *self.running.get(&source)?);
-        self.parents.insert(pid, parent);
-        Some(source)
+        // before, and descends from it.
+        let silent = !self.running.contains_key(&parent);
+        let of_parent = (silent && !is_adopted).then_some(Fork { pid: parent, source: writer });
+        let source = if silent && is_adopted { writer } else { parent };
+        let forks = [of_parent, Some(Fork { pid, source })];
+        for fork in forks.into_iter().flatten() {
+            let Some(running) = self.running.get(&fork.source).copied() else { return [None; 2] };
+            self.running.insert(fork.pid, running);
+            self.parents.insert(fork.pid, if fork.pid == pid { parent } else { writer });
+        }
+        forks
     }
 
     /// Returns a process and its ancestors, nearest first. At most 64 are returned.
@@ -88,35 +110,43 @@ mod tests {
         Event { mode, extra, ..Event::new(pid, kind, path) }
     }
 
+    /// Learns a `Forked` event of `pid`: its parent, and the process that wrote to its memory last.
+    /// Returns each new process with its source.
+    fn forked(tree: &mut ProcessTree<'static>, pid: u32, parent: u32, writer: u32) -> Vec<(u32, u32)> {
+        let event = event(EventKind::Forked, pid, b"", parent, writer);
+        tree.learn(&event).into_iter().flatten().map(|fork| (fork.pid, fork.source)).collect()
+    }
+
     #[test]
     fn forks_and_what_they_become() {
         let mut tree = ProcessTree::default();
         tree.learn(&event(EventKind::Start, 10, b"/sh", 1, 0));
         // A `vfork` child executes a program. The next child then finds the first child's number in
         // the shared memory.
-        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 10, 10)), Some(10));
+        assert_eq!(forked(&mut tree, 11, 10, 10), [(11, 10)]);
         tree.learn(&event(EventKind::Start, 11, b"/date", 10, 0));
-        assert_eq!(tree.learn(&event(EventKind::Forked, 12, b"", 10, 11)), Some(10));
+        assert_eq!(forked(&mut tree, 12, 10, 11), [(12, 10)]);
         assert_eq!((tree.runs(11).program, tree.runs(12).program), (&b"/date"[..], &b"/sh"[..]));
         // The parent resumes.
-        assert_eq!(tree.learn(&event(EventKind::Forked, 10, b"", 1, 12)), None);
+        assert_eq!(forked(&mut tree, 10, 1, 12), []);
         assert_eq!(tree.runs(10).program, b"/sh");
         // A process whose parent ended before the process wrote anything.
-        assert_eq!(tree.learn(&event(EventKind::Forked, 13, b"", 1, 12)), Some(12));
+        assert_eq!(forked(&mut tree, 13, 1, 12), [(13, 12)]);
         assert_eq!(tree.runs(13).program, b"/sh");
         // A number is reused, and the process that forked it has written no event.
-        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 77, 10)), Some(10));
+        assert_eq!(forked(&mut tree, 11, 77, 10), [(77, 10), (11, 77)]);
         assert_eq!(tree.runs(11).program, b"/sh");
+        assert_eq!(tree.line(11).collect::<Vec<_>>(), [11, 77, 10, 1]);
         tree.learn(&event(EventKind::Start, 11, b"/date", 10, 0));
         // A number is reused, and the process that forked it has written events.
-        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 13, 13)), Some(13));
+        assert_eq!(forked(&mut tree, 11, 13, 13), [(11, 13)]);
         assert_eq!(tree.runs(11).program, b"/sh");
         assert_eq!(tree.runs(99).program, b"");
         // The numbers of both parent and child are reused.
         tree.learn(&event(EventKind::Start, 20, b"/cc", 10, 0));
         tree.learn(&event(EventKind::Start, 21, b"/cc1", 20, 0));
         tree.learn(&event(EventKind::Start, 20, b"/sh", 10, 0));
-        assert_eq!(tree.learn(&event(EventKind::Forked, 21, b"", 20, 20)), Some(20));
+        assert_eq!(forked(&mut tree, 21, 20, 20), [(21, 20)]);
         assert_eq!(tree.runs(21).program, b"/sh");
     }
 }

@@ -10,7 +10,7 @@ use larder_model::quick::Map;
 
 use super::policy::Policy;
 use crate::event::{Event, START_BITS};
-use crate::process_tree::{ProcessTree, Running};
+use crate::process_tree::{Fork, ProcessTree, Running};
 
 /// A `stat` of something that exists.
 #[derive(Clone, Copy)]
@@ -183,20 +183,22 @@ impl<'t> Processes<'t> {
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
 
-    /// Updates a process that was forked. It goes on with what its parent's program has done.
+    /// Updates the processes that were forked. They go on with what their sources' programs have
+    /// done.
     pub(super) fn forked(&mut self, e: &Event<&'t [u8]>) {
-        let Some(source) = self.tree.learn(e) else { return };
-        let source = self.state(source);
-        let (is_guarded, clock, zone, random) =
-            (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
-        let searched_before = source.searched_before.clone();
-        let state = self.state(e.pid);
-        state.earlier += 1;
-        (state.habit, state.start_bits) = (None, 0);
-        (state.opened, state.imported) = (Vec::new(), 0);
-        state.searched_before = searched_before;
-        state.is_guarded = is_guarded;
-        (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
+        for Fork { pid, source } in self.tree.learn(e).into_iter().flatten() {
+            let source = self.state(source);
+            let (is_guarded, clock, zone, random) =
+                (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
+            let searched_before = source.searched_before.clone();
+            let state = self.state(pid);
+            state.earlier += 1;
+            (state.habit, state.start_bits) = (None, 0);
+            (state.opened, state.imported) = (Vec::new(), 0);
+            state.searched_before = searched_before;
+            state.is_guarded = is_guarded;
+            (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
+        }
     }
 
     /// Identifies a process for the rest of the run.
