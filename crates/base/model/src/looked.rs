@@ -152,9 +152,11 @@ pub struct Habit {
     pub sorts_names: bool,
     /// It tells directories from files by `d_type` of a listing, without calling `stat`.
     pub lists_kinds: bool,
-    /// It reads `/proc/self/maps` and the like to manage its memory, and its result does not depend
+    /// It reads `/proc/self/statm` and the like to manage its memory, and its result does not depend
     /// on that.
     pub tunes_memory: bool,
+    /// How often each of its processes reads `/proc/self/maps` for the same purpose.
+    pub maps_reads: u32,
     /// It reads `/proc/meminfo` although nothing asks it for the size of the memory.
     pub reads_memory_size: bool,
     /// It tries to open its terminal and does nothing with it, as shells do.

@@ -102,6 +102,7 @@ const SHELL_NAMES: &[&str] = &[
     "${RANDOM-0}$$",
     "$RANDOM-$$",
     "try and use $RANDOM",
+    "$RANDOM is bash specific and expands to empty",
     "test -n \"$RANDOM\"",
     "`expr ${RANDOM-$$} %",
 ];
@@ -546,6 +547,7 @@ mod tests {
             ("tmp=./conf$$-$RANDOM; mkdir $tmp", false),
             ("my_tmpdir=$my_template-${RANDOM-0}$$", false),
             ("TIMEOUT_SECONDS=3", false),
+            ("# already exists.  $RANDOM is bash specific and expands to empty in shells\ntmp=/tmp/gt$$-$RANDOM", false),
             ("echo $RANDOM # not $$-$RANDOM", true),
             ("echo $((SECONDS - start))", true),
             ("tmp=/tmp/x$$-$RANDOM-$$; echo $RANDOM", true),

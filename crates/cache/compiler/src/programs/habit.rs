@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains_any};
+use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains, contains_any};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -63,13 +63,17 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
 fn strict(program: &[u8], told: &Told) -> Habit {
     let row = table::find(program);
     let rule = row.map_or(Rule::Unknown, |row| row.rule);
+    let is_told = || told.may_have(|argument| argument.starts_with(b"/proc") || contains(argument, "proc/self"));
+    let (tunes_memory, maps_reads) = match row.map_or(Proc::Matters, |row| row.proc) {
+        Proc::Always if !told.named.memory => (true, u32::MAX),
+        Proc::Limits if !is_told() => (true, 0),
+        Proc::Stack if !is_told() && !(rule == Rule::Awk && told.named.memory) => (false, 1),
+        Proc::Always | Proc::Limits | Proc::Stack | Proc::Matters => (false, 0),
+    };
     Habit {
         tells_time: rule == Rule::Date,
-        tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
-            Proc::Always => !told.named.memory,
-            Proc::Told => !told.may_have(|argument| argument.starts_with(b"/proc")),
-            Proc::Matters => false,
-        },
+        tunes_memory,
+        maps_reads,
         names_as_tempfile: rule == Rule::Python,
         imports: rule == Rule::Python,
         ..Habit::default()
@@ -87,6 +91,7 @@ fn of_rustc(strict: Habit) -> Habit {
         random_reads: many,
         sorts_names: true,
         tunes_memory: true,
+        maps_reads: many,
         tries_terminal: true,
         runs_code_of_builds: true,
         ..strict
@@ -102,6 +107,7 @@ fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
         random_reads: if is_believed { u32::MAX } else { 0 },
         sorts_names: true,
         tunes_memory: is_believed,
+        maps_reads: if is_believed { u32::MAX } else { 0 },
         times: if told.named.dates_compared { Times::Files } else { Times::Blind },
         // `strip -p` and `objcopy -p` do so.
         copies_times: true,

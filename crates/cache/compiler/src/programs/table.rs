@@ -70,10 +70,13 @@ pub(super) enum Rule {
 pub(super) enum Proc {
     /// `_`: what it reads may affect its result.
     Matters,
-    /// It does so in every run.
+    /// It reads any of them in every run.
     Always,
-    /// It does so as well, and opens no other files than those in its arguments.
-    Told,
+    /// It reads `/proc/self/maps` once when it starts, as libsigsegv and gnulib's `c-stack` do.
+    Stack,
+    /// It reads the limits of its control group, and opens no other files than those in its
+    /// arguments.
+    Limits,
 }
 
 /// What the program does with archives.
@@ -129,10 +132,10 @@ const PROGRAMS: &[Program] = programs! {
     "["                   Test           _      _;
     "ar"                  Archiver       _      _;
     "ash"                 Shell          _      _;
-    "awk"                 Awk            _      _;
+    "awk"                 Awk            Stack  _;
     "basename"            Blind          _      _;
     "bash"                Shell          _      _;
-    "bison"               Blind          Told   _;
+    "bison"               Blind          _      _;
     "bsdtar"              _              _      Unpacks;
     "bzip2"               _              _      Unpacks;
     "cargo"               Cargo          Always _;
@@ -144,7 +147,7 @@ const PROGRAMS: &[Program] = programs! {
     "chmod"               Blind          _      _;
     "clippy-driver"       Rustc          Always _;
     "cmake"               CMake          _      _;
-    "cmp"                 Blind          Told   _;
+    "cmp"                 Blind          Stack  _;
     "collect2"            CompilerPart   _      _;
     "comm"                Blind          _      _;
     "cp"                  Copier         _      _;
@@ -155,31 +158,31 @@ const PROGRAMS: &[Program] = programs! {
     "cut"                 Blind          _      _;
     "dash"                Shell          _      _;
     "date"                Date           _      _;
-    "diff"                Diff           Told   _;
+    "diff"                Diff           Stack  _;
     "dirname"             Blind          _      _;
     "du"                  Status         _      _;
     "echo"                Blind          _      _;
-    "egrep"               Blind          Told   _;
+    "egrep"               Blind          Stack  _;
     "env"                 Blind          _      _;
     "expand"              Blind          _      _;
     "expr"                Blind          _      _;
     "f951"                CompilerPart   _      _;
     "false"               Blind          _      _;
-    "fgrep"               Blind          Told   _;
+    "fgrep"               Blind          Stack  _;
     "file"                Blind          _      _;
     "find"                Find           _      _;
-    "flex"                Blind          Told   _;
+    "flex"                Blind          _      _;
     "fmt"                 Blind          _      _;
     "fold"                Blind          _      _;
     "g++-mapper-server"   CompilerPart   _      _;
-    "gawk"                Awk            Always _;
+    "gawk"                Awk            Stack  _;
     "gcc-ar"              Archiver       _      _;
     "gcc-ranlib"          Archiver       _      _;
     "ginstall"            Copier         _      _;
     "git"                 Git            _      _;
     "gmake"               Build          _      _;
     "gperf"               Blind          _      _;
-    "grep"                Blind          Told   _;
+    "grep"                Blind          Stack  _;
     "gtar"                _              _      Unpacks;
     "gzip"                _              _      Unpacks;
     "head"                Blind          _      _;
@@ -196,7 +199,7 @@ const PROGRAMS: &[Program] = programs! {
     "ls"                  Ls             _      _;
     "lto-wrapper"         CompilerPart   _      _;
     "lto1"                CompilerPart   _      _;
-    "m4"                  Blind          Told   _;
+    "m4"                  Blind          Stack  _;
     "make"                Build          _      _;
     "mawk"                Awk            _      _;
     "md5sum"              Blind          _      _;
@@ -205,7 +208,7 @@ const PROGRAMS: &[Program] = programs! {
     "mktemp"              TemporaryNames _      _;
     "mv"                  Copier         _      _;
     "nasm"                Blind          _      _;
-    "nawk"                Awk            _      _;
+    "nawk"                Awk            Stack  _;
     "ninja"               Build          Always _;
     "nl"                  Blind          _      _;
     "node"                _              Always _;
@@ -233,13 +236,13 @@ const PROGRAMS: &[Program] = programs! {
     "rustc"               Rustc          Always _;
     "rustup"              Rustc          Always _;
     "samu"                Build          _      _;
-    "sed"                 Copier         Told   _;
+    "sed"                 Copier         _      _;
     "seq"                 Blind          _      _;
     "sh"                  Shell          _      _;
     "sha1sum"             Blind          _      _;
     "sha256sum"           Blind          _      _;
     "sleep"               Blind          _      _;
-    "sort"                Blind          Told   _;
+    "sort"                Blind          Limits _;
     "split"               Blind          _      _;
     "stat"                Status         _      _;
     "tac"                 Blind          _      _;

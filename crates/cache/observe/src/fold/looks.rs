@@ -43,14 +43,19 @@ impl<'t> Fold<'t> {
     /// Returns true for files by which compilers tune their use of memory, and build tools the
     /// number of processes that they start. What other programs do with them is not known.
     fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
-        const EXACT: [&[u8]; 4] =
-            [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
+        const EXACT: [&[u8]; 3] = [b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
         let limits = e.path.starts_with(b"/sys/fs/cgroup/");
-        // libc reads it for `pthread_getattr_np`, to find the stack. The addresses in it are chosen
-        // at random by the kernel.
-        if e.path == b"/proc/self/maps" && policy.chance_is_compared && !self.habit(e.pid, policy).tunes_memory {
-            self.run.depends_on_chance(self.processes.runs(e.pid).program);
-            return true;
+        if e.path == b"/proc/self/maps" {
+            let expected = self.habit(e.pid, policy).maps_reads;
+            let reads = &mut self.processes.state(e.pid).maps_reads;
+            *reads += 1;
+            let is_odd = *reads > expected;
+            // libc reads it for `pthread_getattr_np`, to find the stack. The addresses in it are
+            // chosen at random by the kernel.
+            if is_odd && policy.chance_is_compared {
+                self.run.depends_on_chance(self.processes.runs(e.pid).program);
+            }
+            return !is_odd || policy.chance_is_compared;
         }
         if e.path == b"/proc/meminfo" {
             return self.habit(e.pid, policy).reads_memory_size;

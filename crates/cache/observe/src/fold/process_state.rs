@@ -50,6 +50,8 @@ pub(super) struct ProcessState<'t> {
     pub(super) zone_reads: u32,
     /// How many random numbers the process has drawn.
     pub(super) random_reads: u32,
+    /// How often the process has read `/proc/self/maps`.
+    pub(super) maps_reads: u32,
     /// The last event of the process was a draw of random numbers that libc may have made for
     /// itself, with this `extra`.
     pub(super) drawn: Option<u32>,
@@ -180,6 +182,7 @@ impl<'t> Processes<'t> {
         state.runs_made = is_made;
         state.start_bits = e.mode & START_BITS;
         (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
+        state.maps_reads = 0;
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
 
@@ -190,6 +193,7 @@ impl<'t> Processes<'t> {
             let source = self.state(source);
             let (is_guarded, clock, zone, random) =
                 (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
+            let maps = source.maps_reads;
             let searched_before = source.searched_before.clone();
             let state = self.state(pid);
             state.earlier += 1;
@@ -198,6 +202,7 @@ impl<'t> Processes<'t> {
             state.searched_before = searched_before;
             state.is_guarded = is_guarded;
             (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
+            state.maps_reads = maps;
         }
     }
 
