@@ -8,6 +8,7 @@
 //! | `of_a_crate` | what is special about rustc |
 //! | `archive_times` | reads times and owners in archives |
 //! | `dated` | looks for the time of the run in outputs |
+//! | `inode_numbers` | looks for inode numbers of inputs in outputs and messages |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
 //! | `mtimes` | finds mtimes that the command set itself |
 //! | `outputs` | stores outputs and messages |
@@ -28,6 +29,7 @@ mod compiler_parts;
 mod cross_check;
 mod dated;
 mod entry;
+mod inode_numbers;
 mod limit;
 mod mtimes;
 mod not_recorded;

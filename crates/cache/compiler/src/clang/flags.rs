@@ -84,6 +84,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fprebuilt-module-path="       Joined   TooHard     _              _           _      _         _            _;
     "-fproc-stat-report"            Joined   TooHard     _              _           _      _         _            _;
     "-framework"                    Separate _           _              _           _      _         Feature      _;
+    "-fpseudo-probe-for-profiling"  None     _           Seed           _           _      _         _            _;
     "-fsanitize-blacklist"          Joined   _           _              Compared    _      _         _            _;
     "-fsanitize-coverage-"          Joined   _           _              Compared    _      _         _            _;
     "-fsanitize-ignorelist"         Joined   _           _              Compared    _      _         _            _;
