@@ -20,12 +20,12 @@ use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
 use super::dated::no_output_is_dated;
-use super::inode_numbers::note_inode_numbers;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
 use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams, note_ticks};
 use super::preprocess::preprocess;
+use super::shown_status::note_shown_status;
 use crate::context::Context;
 use crate::recorder::Recorder;
 use crate::run::observed_run::{ObservedRun, closing};
@@ -150,10 +150,8 @@ impl Run<'_> {
         let mut folded = self.folded(observed_run, scripts)?;
         unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
         no_output_is_dated(&folded.seen.changed, self.started_ns)?;
-        // gcc makes no such names, and its compiles are the most frequent ones.
-        if self.request.family != Family::Gcc || !folded.seen.looked.iter().any(is_gccs) {
-            note_inode_numbers(&mut folded.seen, &observed_run.observed.finished.written);
-        }
+        let value = |name: &[u8]| self.context.place.asked(name);
+        note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, &value);
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;

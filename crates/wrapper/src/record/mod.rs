@@ -8,7 +8,7 @@
 //! | `of_a_crate` | what is special about rustc |
 //! | `archive_times` | reads times and owners in archives |
 //! | `dated` | looks for the time of the run in outputs |
-//! | `inode_numbers` | looks for inode numbers of inputs in outputs and messages |
+//! | `shown_status` | looks for inode numbers and mtimes of inputs in outputs and messages |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
 //! | `mtimes` | finds mtimes that the command set itself |
 //! | `outputs` | stores outputs and messages |
@@ -29,7 +29,6 @@ mod compiler_parts;
 mod cross_check;
 mod dated;
 mod entry;
-mod inode_numbers;
 mod limit;
 mod mtimes;
 mod not_recorded;
@@ -39,6 +38,7 @@ mod outputs;
 mod preprocess;
 mod reduce;
 mod search_paths;
+mod shown_status;
 mod texts;
 mod verify;
 
