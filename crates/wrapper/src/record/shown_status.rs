@@ -135,7 +135,7 @@ fn beside(text: &[u8], device: &str) -> Vec<String> {
         let (before, after) = (&text[..at], &text[at + device.len()..]);
         if let (Some(b'_'), Some(after)) = (before.last(), after.strip_prefix(b"_")) {
             let length = after.iter().take(DIGITS_MAX + 1).take_while(|byte| is_digit(byte)).count();
-            if after.get(length) == Some(&b'_') {
+            if (1..=DIGITS_MAX).contains(&length) && after.get(length) == Some(&b'_') {
                 found.push(as_text(&after[..length]));
             }
         }

@@ -159,5 +159,15 @@ fn hashes() -> Vec<Case> {
             cases.push(in_two(case, files, &format!("c++ {flags} -c {place}src/x.cc -o out/x.o"), far, FAR));
         }
     }
+    // Options that are not on the command line.
+    let unique = "-funique-internal-linkage-names";
+    let configured = [statics[0], HEADER, ("o.cfg", "# Names.\n-funique-internal-linkage-names\n")];
+    cases.push(in_two(case("B/derived-hash-by-configuration").clang(), &configured,
+        "c++ --config ./o.cfg -c {cwd}/src/x.cc -o out/x.o", Far::Differs, FAR));
+    cases.push(in_two(case("B/derived-hash-by-variable").clang().env("CCC_OVERRIDE_OPTIONS", format!("# +{unique}")), &statics,
+        "c++ -c {cwd}/src/x.cc -o out/x.o", Far::Differs, FAR));
+    let configured = [statics[0], HEADER, ("o.cfg", "-g\n")];
+    cases.push(in_two(case("B/derived-configuration").clang(), &configured,
+        "c++ --config ./o.cfg -c {cwd}/src/x.cc -o out/x.o", Far::Hits, FAR));
     cases
 }
