@@ -115,7 +115,8 @@ pub(crate) enum Role {
     Searched,
     /// A directory that is searched for system headers.
     SearchedSystem,
-    /// Seeds random names. It can make the path of a source part of a symbol's name.
+    /// Makes the compiler hash the path of a source as it is on the command line, for example for a
+    /// part of a symbol's name.
     Seed,
     /// Another directory below which system headers lie. gcc writes the canonical path of files
     /// there, if that is shorter. This holds for `SearchedSystem` as well.

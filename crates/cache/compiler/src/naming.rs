@@ -32,7 +32,8 @@ pub struct Naming {
     /// All system directories that are named by a relative path. gcc may write the canonical path
     /// of a file in them if the file is reached through a symbolic link.
     pub system: Vec<Vec<u8>>,
-    /// `-frandom-seed`, which can make the path of a source part of a symbol's name.
+    /// The first flag that makes the compiler hash the path of a source as it is on the command
+    /// line. For example, with `-frandom-seed` the hash can be part of a symbol's name.
     pub seed: Option<Vec<u8>>,
     /// The first flag that cuts paths, or compares them with patterns.
     pub compares: Option<Vec<u8>>,
@@ -97,7 +98,11 @@ impl Naming {
         let list = word.strip_prefix(b"-Wp,");
         let mixes = list.is_some_and(is_mixed_list);
         // The flags of a list that is not mixed have one role, which the first of them shows.
-        let role = if mixes { Role::Other } else { table::role(list.unwrap_or(word)) };
+        let role = match table::role(list.unwrap_or(word)) {
+            _ if mixes => Role::Other,
+            _ if tags_globals(word) => Role::Seed,
+            role => role,
+        };
         // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
         // it out would lose its other parts.
         let hides = mixes && contains(word, ",-M");
@@ -139,7 +144,7 @@ impl Naming {
                 self.mapped.push((old.to_vec(), whole));
             }
             Role::Seed => {
-                self.seed = Some(whole.clone());
+                self.seed.get_or_insert_with(|| whole.clone());
                 self.others.push(whole);
             }
             Role::Definition => self.definitions.push(whole),
@@ -215,6 +220,13 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     matches!(language::of_name(name), Some(SourceKind::Foreign | SourceKind::Interface))
 }
 
+/// Returns true for `-fsanitize=…` with a sanitizer that gives each global variable a tag. clang
+/// takes the first tag from a hash of the source's path.
+fn tags_globals(word: &[u8]) -> bool {
+    let list = word.strip_prefix(b"-fsanitize=").unwrap_or_default();
+    list.split(|&b| b == b',').any(|name| matches!(name, b"hwaddress" | b"kernel-hwaddress"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +270,20 @@ mod tests {
         let naming = read("-fsanitize=shift -fsanitize-ignorelist=x -fxray-attr-list=y x.c");
         assert_eq!(naming.compares, Some(b"-fsanitize-ignorelist=x".to_vec()));
         assert_eq!(read("-fsanitize=shift -finstrument-functions x.c").compares, Option::None);
+    }
+
+    #[test]
+    fn paths_that_are_hashed() {
+        for word in [
+            "-frandom-seed=1",
+            "-fpseudo-probe-for-profiling",
+            "-fsanitize=hwaddress",
+            "-fsanitize=cfi,kernel-hwaddress",
+        ] {
+            let naming = read(&format!("{word} -c /r/x.c"));
+            assert_eq!((naming.seed, naming.transforms), (Some(word.into()), Option::None), "{word}");
+        }
+        assert_eq!(read("-fsanitize=address -fno-sanitize=hwaddress -c /r/x.c").seed, Option::None);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Expansion<'_> {
 }
 
 /// Returns the arguments in the content of a response file.
-fn split(content: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn split(content: &[u8]) -> Vec<Vec<u8>> {
     let mut arguments = Vec::new();
     let mut argument: Option<Vec<u8>> = None;
     let mut quote = None;

@@ -23,6 +23,7 @@ use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite, contains, contains_any};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, leads_a_linker, sums_sources};
 use larder_sys::{Opening, as_path};
+use memchr::memmem;
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
@@ -56,6 +57,14 @@ fn may_be_source(path: &[u8]) -> bool {
 /// Returns true for the value of rustc's option `-C rpath`.
 fn is_rpath(value: &[u8]) -> bool {
     value == b"rpath" || value.starts_with(b"rpath=")
+}
+
+/// Returns true if a name of Microsoft's C++ ABI has an anonymous namespace: `?A0x1b2c3d4e@`. The
+/// number is a hash of the path of the source as it is on the command line.
+fn names_anonymous_namespace(bytes: &[u8]) -> bool {
+    const MARK: &[u8] = b"?A0x";
+    let is_number = |rest: &[u8]| rest.len() > 8 && rest[..8].iter().all(u8::is_ascii_hexdigit) && rest[8] == b'@';
+    memmem::find_iter(bytes, MARK).any(|at| is_number(&bytes[at + MARK.len()..]))
 }
 
 /// Returns true if an output may hold a path that leads up from its own directory.
@@ -290,6 +299,11 @@ impl RunFacts<'_> {
             outputs.iter().filter_map(Output::content).chain(messages.iter().copied()).collect();
         if let Some(input) = self.summed(&made) {
             return Err((Bound::Input, input.clone()));
+        }
+        if let Some(source) = naming.sources.iter().find(|source| self.names_us(source))
+            && made.iter().any(|content| content.bytes().is_none_or(|bytes| names_anonymous_namespace(&bytes)))
+        {
+            return Err((Bound::Argument, source.clone()));
         }
         let roots = self.command.roots;
         let is_in = |content: &&dyn Content| content.bytes().is_none_or(|bytes| names_expanded(&bytes, roots));
@@ -529,5 +543,20 @@ struct Holding {
 impl Holding {
     fn any(&self) -> bool {
         self.outputs.iter().chain(&self.messages).any(|holds| *holds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_in_names_of_anonymous_namespaces() {
+        let check = |text: &str, expect| assert_eq!(names_anonymous_namespace(text.as_bytes()), expect, "{text}");
+        check("?g@S@?A0x6E0C16A4@@UEAAHXZ", true);
+        check("?A0x1 ?A0x6e0c16a4@", true);
+        check("?A0x6e0c16a4", false);
+        check("?A0x6e0c16g4@", false);
+        check("A0x6e0c16a4@", false);
     }
 }

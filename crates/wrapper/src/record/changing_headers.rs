@@ -4,7 +4,7 @@
 //!
 //! Unaware of: how the text is compared.
 
-use larder_compiler::Stage;
+use larder_compiler::{Stage, text_decides};
 use larder_lookup::{TextRequest, holds, is_text_worth_it};
 use larder_model::path::file_name;
 use larder_model::{
@@ -64,6 +64,10 @@ impl Run<'_> {
             return None;
         }
         let request = TextRequest::of(self.request, &self.context.place)?;
+        let hidden = self.hidden_arguments(&folded.seen.looked);
+        if !hidden.is_empty() && !text_decides(&[hidden, self.request.action.argv[1..].to_vec()].concat()) {
+            return None;
+        }
         let mut text = self.lost(set)?;
         if text.digest.is_some() || !is_text_worth_it(text.failures) {
             return Some(text);

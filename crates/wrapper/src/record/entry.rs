@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{Family, Naming, is_config_status, is_in_no_order, is_log, naming};
+use larder_compiler::{Family, Naming, are_too_hard, is_config_status, is_in_no_order, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{
@@ -25,6 +25,7 @@ use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
 use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams, note_ticks};
 use super::preprocess::preprocess;
+use super::shown_status::note_shown_status;
 use crate::context::Context;
 use crate::recorder::Recorder;
 use crate::run::observed_run::{ObservedRun, closing};
@@ -149,6 +150,12 @@ impl Run<'_> {
         let mut folded = self.folded(observed_run, scripts)?;
         unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
         no_output_is_dated(&folded.seen.changed, self.started_ns)?;
+        let hidden = self.hidden_arguments(&folded.seen.looked);
+        if are_too_hard(&hidden, &ResponseFilesOnDisk(&self.request.action.cwd)) {
+            return Err(NotRecorded::Because(Unrecorded::Clock, b"an option that is not on the command line".to_vec()));
+        }
+        let value = |name: &[u8]| self.context.place.asked(name);
+        note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, &value);
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;
@@ -250,10 +257,11 @@ impl Run<'_> {
     }
 
     /// Returns what the arguments of a compiler name.
-    fn naming(&self) -> Option<Naming> {
+    fn naming(&self, looked: &[(Vec<u8>, Looked)]) -> Option<Naming> {
         let Request { family, action, .. } = self.request;
         let arguments = action.argv.get(1..).filter(|_| family.is_gcc_or_clang())?;
-        naming(arguments, &ResponseFilesOnDisk(&action.cwd))
+        let files = ResponseFilesOnDisk(&action.cwd);
+        naming(arguments, &files)?.and_hidden(&self.hidden_arguments(looked), &files)
     }
 
     /// Decides in which checkouts the result can be used.
@@ -267,7 +275,7 @@ impl Run<'_> {
     ) -> Decision {
         let facts = RunFacts {
             command: self.command_facts(),
-            naming: self.naming(),
+            naming: self.naming(&folded.seen.looked),
             preprocess: &|arguments| preprocess(self.command, arguments, exit_code != 0),
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),

@@ -8,6 +8,8 @@
 //! | `of_a_crate` | what is special about rustc |
 //! | `archive_times` | reads times and owners in archives |
 //! | `dated` | looks for the time of the run in outputs |
+//! | `hidden_arguments` | finds arguments in configuration files of clang and in variables |
+//! | `shown_status` | looks for inode numbers and mtimes of inputs in outputs and messages |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
 //! | `mtimes` | finds mtimes that the command set itself |
 //! | `outputs` | stores outputs and messages |
@@ -28,6 +30,7 @@ mod compiler_parts;
 mod cross_check;
 mod dated;
 mod entry;
+mod hidden_arguments;
 mod limit;
 mod mtimes;
 mod not_recorded;
@@ -37,6 +40,7 @@ mod outputs;
 mod preprocess;
 mod reduce;
 mod search_paths;
+mod shown_status;
 mod texts;
 mod verify;
 

@@ -145,9 +145,6 @@ impl Run<'_> {
         if observed_run.observed.finished.end == ChildEnd::Exited(0) {
             self.narrow_search_for_crates(&mut folded.seen.looked);
         }
-        let place = &self.context.place;
-        let asked = folded.late_variables.iter().map(|name| (name.clone(), place.asked(name)));
-        folded.seen.environment.extend(asked);
         for path in macros(self.model) {
             let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
             let file = larder_sys::open(path, Opening::Read).ok().ok_or_else(not_read)?;

@@ -3,7 +3,7 @@
 
 use crate::case::{Case, case};
 use crate::cases::texts::{H1, H2, H3, X_C};
-use crate::change::{AGE_S, Change, all, chmod, copy, link, mv, put, put_old, rm, script, swap, symlink, touch};
+use crate::change::{AGE_S, Change, all, chmod, copy, link, mv, put, put_old, rm, script, sh, swap, symlink, touch};
 use crate::machine::Need;
 
 const OBJ: &str = "cc -c x.c -o x.o";
@@ -20,6 +20,12 @@ pub(super) fn cases() -> Vec<Case> {
         hello("A/edit").twice().changes("edited", put("h.h", H2)).back("back", put("h.h", H1)),
         hello("A/edit-source").twice().changes("edited", put("x.c", F2)).back("back", put("x.c", X_C)),
         hello("A/edit-same-size-old-time").twice().changes("edited", swap("h.h", H2)).back("back", swap("h.h", H1)),
+        case("A/mtime-in-program-for-macos").clang()
+            .needs(Need::Works("echo 'int f(void){return 1;}' > x.c; clang --target=x86_64-apple-macos11 -g -c x.c; \
+                clang --target=x86_64-apple-macos11 -fuse-ld=lld -nostdlib -shared -g x.o -o x.dylib", "lld for macOS"))
+            .setup(sh("echo 'int f(void){return 1;}' > x.c; clang --target=x86_64-apple-macos11 -g -c x.c"))
+            .cmd("cc --target=x86_64-apple-macos11 -fuse-ld=lld -nostdlib -shared -g x.o -o x.dylib").twice()
+            .then("touched", touch("x.o", -9 * AGE_S)).again(),
         case("A/edit-source-same-size-old-time").both().provable().file("x.c", F1).cmd(OBJ).twice()
             .changes("edited", swap("x.c", F2)).back("back", swap("x.c", F1)),
         hello("A/edit-by-mmap").twice().program("/usr/bin/python3").then("edited", py_mmap("2"))

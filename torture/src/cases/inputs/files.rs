@@ -2,7 +2,7 @@
 
 use crate::case::{Case, case};
 use crate::cases::texts::{H1, H2, MAIN_C, X_C};
-use crate::change::{AGE_S, Change, all, put, put_old, rm, script, sh};
+use crate::change::{AGE_S, Change, all, nothing, put, put_old, rm, script, sh, touch};
 use crate::machine::Need;
 
 const KEY_C: &str = "#ifndef K\n#define K 0\n#endif\nint f(void){return K;}\n";
@@ -125,6 +125,16 @@ fn plugins() -> Vec<Case> {
             .cmd("cc -fplugin=./p.so -c x.c -o x.o").twice().changes("the file appears", put("data", "one\n"))
             .changes("edited", put("data", "two\n"))
             .back("goes", rm("data")),
+        case("A/plugin-uses-an-mtime").needs(probe).file("x.c", X_C).file("h.h", H1).file("data", "one\n")
+            .file("p.c", "#include <stdio.h>\n#include <sys/stat.h>\nint plugin_is_GPL_compatible;\nint plugin_init(void*a,void*b)\
+                {struct stat s;if(!stat(\"data\",&s))fprintf(stderr,\"%ld\\n\",(long)s.st_mtime);return 0;}\n")
+            .setup(sh("gcc -shared -fPIC p.c -o p.so"))
+            .cmd("cc -fplugin=./p.so -c x.c -o x.o").twice().changes("touched", touch("data", -9 * AGE_S)),
+        case("A/plugin-reads-the-clock").needs(probe).file("x.c", X_C).file("h.h", H1)
+            .file("p.c", "#include <stdio.h>\n#include <time.h>\nint plugin_is_GPL_compatible;\nint plugin_init(void*a,void*b)\
+                {fprintf(stderr,\"%ld\\n\",(long)(time(0)/60%2));return 0;}\n")
+            .setup(sh("gcc -shared -fPIC p.c -o p.so"))
+            .cmd("cc -fplugin=./p.so -c x.c -o x.o").cold().any_stderr().fresh().then("again", nothing()).any_stderr().fresh(),
         case("A/plugin-linked-library").needs(probe).file("x.c", X_C).file("h.h", H1)
             .file("p.c", "int plugin_is_GPL_compatible;void say(void);int plugin_init(void*a,void*b){say();return 0;}\n")
             .setup(library("one")).setup(sh("gcc -shared -fPIC p.c -o p.so -L. -lsay -Wl,-rpath,$PWD"))

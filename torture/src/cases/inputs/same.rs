@@ -7,6 +7,7 @@
 use crate::case::{Case, case};
 use crate::cases::texts::{H1, H2};
 use crate::change::{AGE_S, Change, all, copy, link, put, rm, symlink, touch};
+use crate::machine::Need;
 
 /// Each inclusion of the header makes one definition, so their number shows how often it was
 /// included.
@@ -40,6 +41,7 @@ pub(super) fn cases() -> Vec<Case> {
                 .changes("edited", all([put("a/h.h", format!("{header}int more;\n")), put("b/h.h", format!("{header}int more;\n"))])),
         ]);
     }
+    cases.extend(inode_numbers());
     cases.extend(directories());
     cases.extend(no_plain_files());
     cases
@@ -47,6 +49,26 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn copy_time() -> Change {
     crate::change::sh("touch -r a/h.h b/h.h")
+}
+
+/// Lists cases in which clang makes the inode number of an input part of a name.
+#[rustfmt::skip]
+fn inode_numbers() -> Vec<Case> {
+    let region = "static inline int f(int n){\n#pragma omp target map(tofrom:n)\n{ n += 1; }\nreturn n;}\n";
+    let new = |path: &str| all([copy(path, "new"), crate::change::mv("new", path)]);
+    vec![
+        case("A/inode-number-of-source").clang().file("x.c", format!("{region}int g(void){{return f(1);}}\n"))
+            .cmd("cc -fopenmp -c x.c -o x.o").twice().then("another file", new("x.c")).again(),
+        case("A/inode-number-of-header").clang().file("x.c", "#include \"h.h\"\nint g(void){return f(1);}\n")
+            .file("h.h", region)
+            .cmd("cc -fopenmp -S -o - x.c").twice().back("another source", new("x.c"))
+            .then("another header", new("h.h")).again(),
+        case("A/inode-number-of-device-code").clang()
+            .file("x.hip", "static __attribute__((device)) int v;\n__attribute__((global)) void k();\nvoid *g(){return &v;}\n")
+            .needs(Need::Works("echo > x.hip; clang -x hip --cuda-host-only -nogpuinc -nogpulib -fgpu-rdc -S x.hip", "clang for HIP"))
+            .cmd("cc -x hip --cuda-host-only -nogpuinc -nogpulib -fgpu-rdc -fuse-cuid=none -S x.hip -o x.s").twice()
+            .then("another file", new("x.hip")).again(),
+    ]
 }
 
 const NEXT_C: &str = "#include <h.h>\nint f(void){return H;}\n";

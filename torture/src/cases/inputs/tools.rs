@@ -202,6 +202,10 @@ fn arguments_and_variables() -> Vec<Case> {
             .cmd("cc -funsigned-char -c x.c -o x.o").changes("-funsigned-char", nothing())
             .cmd("cc -x c++ -c x.c -o x.o").changes("-x c++", nothing()).cmd("cc -c x.c -o x.o")
             .back("back", nothing()),
+        case("A/temporary-directory-is-shown").both().file("x.c", X_C).file("h.h", H1).dir("t1").dir("t2")
+            .env("TMPDIR", "{root}/t1")
+            .sh("$CC -shared -fPIC -Wl,-t x.c -o x.so 2>&1 | grep -o '.*/t[12]/' | sort -u").twice()
+            .usual_env().env("TMPDIR", "{root}/t2").then("another directory", nothing()).again(),
         case("A/variables-that-do-not-matter").both().provable().file("x.c", X_C).file("h.h", H1)
             .cmd("cc -c x.c -o x.o").twice()
             .env("NOTHING", "1").env("USER", "somebody").env("OLDPWD", "/").env("SHLVL", "7").back("set", nothing()),

@@ -60,6 +60,8 @@ pub(super) fn cases() -> Vec<Case> {
         option("flto-fat", &format!("-flto -ffat-lto-objects {seed}")),
         option("time-report", "-ftime-report").any_stderr_ever().never_hits(),
         option("Wp-time-report", "-Wp,-ftime-report").any_stderr_ever().never_hits(),
+        option("time-report-by-configuration", "--config ./o.cfg").clang().file("o.cfg", "-ftime-report\n")
+            .any_stderr_ever().never_hits(),
         option("Xpreprocessor-time-report", "-Xpreprocessor -ftime-report").any_stderr_ever().never_hits(),
         option("mem-report", "-fmem-report").any_stderr_ever().never_hits(),
         option("pipe", "-pipe").both(),

@@ -4,6 +4,7 @@
 use super::checkouts::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, symlink};
+use crate::machine::Need;
 
 #[rustfmt::skip]
 pub(super) fn cases() -> Vec<Case> {
@@ -122,6 +123,7 @@ pub(super) fn cases() -> Vec<Case> {
     // arguments.
     cases.push(in_places("derived-pasted-between-conditions", &unit("#define CAT(a,b) a##b\nint f(int); int x;\nint g(void){int n = sizeof CAT(__FI,\n#if Z > 1\n x);\n n += f(\n#endif\n LE__); return n;}\n"),
         &absolute, Far::Differs));
+    cases.extend(hashes());
     // A link whose path is longer than its target. For system directories, gcc uses the shorter
     // path.
     let link = "l".repeat(150);
@@ -135,5 +137,37 @@ pub(super) fn cases() -> Vec<Case> {
         "c++ -O1 -D_GLIBCXX_ASSERTIONS -c {cwd}/src/x.cc -o out/x.o", Far::Hits, FAR));
     cases.push(in_places("derived-static-constructor", &[("src/x.cc", "namespace { struct S { S(); ~S(); } s; S::S() {} S::~S() {} }\n")],
         "c++ -c {cwd}/src/x.cc -o out/x.o", Far::Hits));
+    cases
+}
+
+/// Results with a hash of the source's path as it is on the command line.
+#[rustfmt::skip]
+fn hashes() -> Vec<Case> {
+    let unit = |text: &'static str| [("src/x.cc", text), HEADER];
+    let globals = unit("int g1 = 3; static int g2 = 4; int *p(void){ return &g2; }\n");
+    let statics = unit("static int g(int a){return a * 3;}\nint (*p)(int) = g;\n");
+    let namespaces = unit("namespace { struct S { virtual int g(); }; int S::g() {return 1;} }\nint f(){S s; return s.g();}\n");
+    let mut cases = Vec::new();
+    for (name, files, flags) in [
+        ("tags", &globals, "--target=aarch64-linux-gnu -fsanitize=hwaddress"),
+        ("probes", &statics, "-fpseudo-probe-for-profiling"),
+        ("anonymous-namespace", &namespaces, "--target=x86_64-pc-windows-msvc -mno-incremental-linker-compatible"),
+    ] {
+        for (kind, place, far) in [("absolute", "{cwd}/", Far::Differs), ("relative", "", Far::Hits)] {
+            let case = case(format!("B/derived-hash-{name}-{kind}")).clang()
+                .needs(Need::Works("echo > x.cc; clang++ --target=aarch64-linux-gnu -S x.cc", "clang for other processors"));
+            cases.push(in_two(case, files, &format!("c++ {flags} -c {place}src/x.cc -o out/x.o"), far, FAR));
+        }
+    }
+    // Options that are not on the command line.
+    let unique = "-funique-internal-linkage-names";
+    let configured = [statics[0], HEADER, ("o.cfg", "# Names.\n-funique-internal-linkage-names\n")];
+    cases.push(in_two(case("B/derived-hash-by-configuration").clang(), &configured,
+        "c++ --config ./o.cfg -c {cwd}/src/x.cc -o out/x.o", Far::Differs, FAR));
+    cases.push(in_two(case("B/derived-hash-by-variable").clang().env("CCC_OVERRIDE_OPTIONS", format!("# +{unique}")), &statics,
+        "c++ -c {cwd}/src/x.cc -o out/x.o", Far::Differs, FAR));
+    let configured = [statics[0], HEADER, ("o.cfg", "-g\n")];
+    cases.push(in_two(case("B/derived-configuration").clang(), &configured,
+        "c++ --config ./o.cfg -c {cwd}/src/x.cc -o out/x.o", Far::Hits, FAR));
     cases
 }

@@ -83,6 +83,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fpass-plugin="                Joined   Processor   _              Transformed _      _         _            Programs;
     "-fprebuilt-module-path="       Joined   TooHard     _              _           _      _         _            _;
     "-fproc-stat-report"            Joined   TooHard     _              _           _      _         _            _;
+    "-fpseudo-probe-for-profiling"  None     _           Seed           _           _      _         _            _;
     "-framework"                    Separate _           _              _           _      _         Feature      _;
     "-fsanitize-blacklist"          Joined   _           _              Compared    _      _         _            _;
     "-fsanitize-coverage-"          Joined   _           _              Compared    _      _         _            _;

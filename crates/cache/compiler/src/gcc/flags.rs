@@ -172,6 +172,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fstack-clash-protection="     Joined   _           _              _           _      _         Value        _;
     "-fstack-protector"             Joined   _           _              _           Hidden _         Feature      _;
     "-fstack-usage"                 Joined   _           _              _           _      Drop      _            _;
+    "-fstats"                       None     TooHard     _              _           _      _         _            _;
     "-fstrict"                      Joined   _           _              _           Hidden _         Feature      _;
     "-fstrict-flex-arrays="         Joined   _           _              _           Hidden _         Value        _;
     "-fsyntax-only"                 None     StopsEarly  _              _           _      DropExact _            _;

@@ -11,7 +11,8 @@ use super::arguments::{
 };
 use super::table::{self, Proc, Rule};
 use super::{git, is_compiler_part};
-use crate::names::{is_named, rewrites_output};
+use crate::Family;
+use crate::names::{family_of, is_named, rewrites_output};
 use crate::python::draws_numbers;
 use crate::words::{AWK_WORDS, Named};
 
@@ -98,6 +99,12 @@ fn of_rustc(strict: Habit) -> Habit {
     }
 }
 
+/// Returns true for compilers, which load the plugins that a command names (`-fplugin=`). Linkers
+/// and archivers load the plugin for link-time optimisation, which is a part of the compiler.
+fn loads_plugins(program: &[u8]) -> bool {
+    table::rule(program) == Rule::CompilerPart || family_of(program).is_some_and(Family::is_gcc_or_clang)
+}
+
 fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
     // mold's allocator asks for random numbers, and so does its `--build-id=uuid`. Two runs
     // tell whether they matter.
@@ -111,6 +118,7 @@ fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
         times: if told.named.dates_compared { Times::Files } else { Times::Blind },
         // `strip -p` and `objcopy -p` do so.
         copies_times: true,
+        runs_code_of_builds: loads_plugins(program),
         ..strict
     }
 }
@@ -386,6 +394,9 @@ mod tests {
         let told = Told { is_set: &|name| name == b"PYTHONHASHSEED", ..Told::nothing() };
         assert_eq!(habit(b"cc1", told).clock_reads, u32::MAX);
         assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
+        let loads = |name: &[u8]| habit(name, told).runs_code_of_builds;
+        assert!(loads(b"cc1plus") && loads(b"clang-14") && loads(b"rustc"));
+        assert!(!loads(b"ld.bfd") && !loads(b"ar") && !loads(b"mygenerator"));
         assert_eq!([habit(b"ld.lld", told), habit(b"ld.mold", told)].map(|habit| habit.random_reads), [u32::MAX, 0]);
         assert_eq!(habit(b"python3", told).random_reads, 0);
         assert_eq!(habit(b"python3.9", Told::nothing()).clock_reads, 2);

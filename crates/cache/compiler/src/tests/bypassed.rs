@@ -15,6 +15,7 @@ const ROWS: &[(&str, Bypass)] = &[
     ("-c x.c -include-pch x.pch", Bypass::TooHard),
     ("-c x.c -emit-ast", Bypass::TooHard),
     ("-c x.c -ftime-report", Bypass::TooHard),
+    ("-c x.cc -fstats", Bypass::TooHard),
     ("x.c -o x -ftime-report", Bypass::TooHard),
     ("-c x.c -Wp,-ftime-report", Bypass::TooHard),
     ("-c x.c -Xpreprocessor -ftime-report", Bypass::TooHard),

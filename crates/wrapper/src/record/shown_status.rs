@@ -1,0 +1,195 @@
+//! Looks in what a run left for what `stat` said about inputs, and for the directory of temporary
+//! files.
+//!
+//! clang makes names of a device and inode number in hexadecimal:
+//!
+//! - `__omp_offloading_fe00_6a41bc_f_l3` for the code of `#pragma omp target`, on the host as well,
+//! - `_ZL1v.static.6a41bcfe00_…` or `_ZL1v__static__6a41bcfe00_…` for a static variable of CUDA or
+//!   HIP, if no identifier of the compile is given.
+//!
+//! An equal file with another inode number then gives another result. A linker for macOS writes the
+//! mtimes of objects into a program, so that a debugger can tell whether they are still the same.
+//!
+//! Maps of linkers and messages of `-v` hold names of temporary files. These are random, but their
+//! directory is not.
+//!
+//! Unaware of: which program made an output.
+
+use std::collections::BTreeSet;
+
+use larder_model::{Change, Looked, Seen, Times};
+use larder_portability::SEARCHED_BYTES_MAX;
+use larder_spawn::Written;
+use memchr::memmem;
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// The variables that name the directory of temporary files.
+const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
+
+/// Makes the status or mtime of each input an observation that is in an output or a message, and
+/// the variables for the directory of temporary files if a path of one is there. `value` returns
+/// the value of a variable.
+pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: &dyn Fn(&[u8]) -> Option<Vec<u8>>) {
+    let directories = TEMPORARY.iter().filter_map(|name| value(name)).filter(|path| path.starts_with(b"/"));
+    let directories = directories.chain([b"/tmp".to_vec()]).collect();
+    let mut shown = Shown { directories, ..Shown::default() };
+    let inputs: BTreeSet<(String, String)> = seen.looked.iter().filter_map(|(_, looked)| hexadecimal(looked)).collect();
+    let mtimes: BTreeSet<i64> = seen.looked.iter().filter_map(|(_, looked)| mtime_s(looked)).collect();
+    for (path, _) in seen.changed.iter().filter(|(_, change)| matches!(change, Change::File { .. })) {
+        if let Ok(Some(bytes)) = larder_sys::read_at_most(path, SEARCHED_BYTES_MAX) {
+            shown.search(&bytes, &inputs);
+            if is_linked_for_macos(&bytes) {
+                let is_in = |time_s: &&i64| memmem::find(&bytes, &time_s.to_le_bytes()).is_some();
+                shown.mtimes_s.extend(mtimes.iter().filter(is_in));
+            }
+        }
+    }
+    match written {
+        Written::Apart { stdout, stderr } => [stdout, stderr].into_iter().for_each(|text| shown.search(text, &inputs)),
+        Written::Together(text) => shown.search(text, &inputs),
+    }
+    if shown.is_temporary {
+        seen.environment.extend(TEMPORARY.iter().map(|name| (name.to_vec(), value(name))));
+    }
+    for (_, looked) in &mut seen.looked {
+        if hexadecimal(looked).is_some_and(|(_, inode)| shown.inodes.contains(&inode)) {
+            looked.times = looked.times.max(Times::Status);
+        }
+        if mtime_s(looked).is_some_and(|time_s| shown.mtimes_s.contains(&time_s)) {
+            looked.times = looked.times.max(Times::Inputs);
+        }
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Shown {
+    /// Inode numbers in hexadecimal.
+    inodes: BTreeSet<String>,
+    /// Seconds since 1970.
+    mtimes_s: BTreeSet<i64>,
+    /// The directories in which temporary files may be.
+    directories: BTreeSet<Vec<u8>>,
+    /// The path of a temporary file.
+    is_temporary: bool,
+}
+
+impl Shown {
+    fn search(&mut self, text: &[u8], inputs: &BTreeSet<(String, String)>) {
+        let devices: BTreeSet<&str> = inputs.iter().map(|(device, _)| device.as_str()).collect();
+        for device in devices {
+            let found = beside(text, device).into_iter();
+            self.inodes.extend(found.filter(|inode| inputs.contains(&(device.to_owned(), inode.clone()))));
+        }
+        self.is_temporary |= self.directories.iter().any(|directory| names_temporary_file(text, directory));
+    }
+}
+
+/// Returns true if the text has the path of a temporary file of gcc (`ccq3hT0a.o`) or clang
+/// (`x-1b2c3d.o`) in this directory.
+fn names_temporary_file(text: &[u8], directory: &[u8]) -> bool {
+    const RANDOM_BYTES: usize = 6;
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    let is_hexadecimal = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_temporary = |name: &[u8]| {
+        let of_gcc = name.strip_prefix(b"cc").and_then(|rest| rest.get(..RANDOM_BYTES));
+        of_gcc.is_some_and(|random| random.iter().all(u8::is_ascii_alphanumeric))
+            || memmem::find_iter(name, b"-").any(|at| name[at + 1..].get(..RANDOM_BYTES).is_some_and(is_hexadecimal))
+    };
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte);
+    memmem::find_iter(text, directory).filter_map(|at| text[at + directory.len()..].strip_prefix(b"/")).any(|rest| {
+        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        is_temporary(&rest[..length])
+    })
+}
+
+/// Returns the mtime of a file that was read, in seconds.
+fn mtime_s(looked: &Looked) -> Option<i64> {
+    looked.identity.filter(|_| looked.content).map(|identity| identity.modified_ns.div_euclid(SECOND_NS))
+}
+
+/// Returns true for a Mach-O file that is no object.
+fn is_linked_for_macos(bytes: &[u8]) -> bool {
+    const TYPE_AT: usize = 12;
+    const OBJECT: u8 = 1;
+    let begins = bytes.starts_with(&[0xcf, 0xfa, 0xed, 0xfe]) || bytes.starts_with(&[0xce, 0xfa, 0xed, 0xfe]);
+    begins && bytes.get(TYPE_AT).is_some_and(|kind| *kind != OBJECT)
+}
+
+/// Returns device and inode number of a file that was read, as clang writes them: the lower 32 bits.
+fn hexadecimal(looked: &Looked) -> Option<(String, String)> {
+    let identity = looked.identity.filter(|_| looked.content)?;
+    let (major, minor) = (identity.device >> 32, identity.device & 0xffff_ffff);
+    // The C library's `dev_t`.
+    let device = (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12;
+    Some((format!("{:x}", device as u32), format!("{:x}", identity.inode as u32)))
+}
+
+/// Returns the numbers that stand beside this device number, as in one of the names above.
+fn beside(text: &[u8], device: &str) -> Vec<String> {
+    const DIGITS_MAX: usize = 8;
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let as_text = |digits: &[u8]| String::from_utf8_lossy(digits).into_owned();
+    let mut found = Vec::new();
+    for at in memmem::find_iter(text, device) {
+        let (before, after) = (&text[..at], &text[at + device.len()..]);
+        if let (Some(b'_'), Some(after)) = (before.last(), after.strip_prefix(b"_")) {
+            let length = after.iter().take(DIGITS_MAX + 1).take_while(|byte| is_digit(byte)).count();
+            if (1..=DIGITS_MAX).contains(&length) && after.get(length) == Some(&b'_') {
+                found.push(as_text(&after[..length]));
+            }
+        }
+        // The numbers are not separated, so the first may begin anywhere within the digits.
+        let length = before.iter().rev().take(DIGITS_MAX).take_while(|byte| is_digit(byte)).count();
+        if after.first().is_none_or(|byte| !is_digit(byte)) && length > 0 {
+            let digits = &before[before.len() - length..];
+            if matches!(before[..before.len() - length].last(), Some(b'_' | b'.')) {
+                found.push(as_text(digits));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_temporary_files() {
+        let check =
+            |text: &str, expect| assert_eq!(names_temporary_file(text.as_bytes(), b"/var/tmp/"), expect, "{text}");
+        check(" as -o x.o /var/tmp/ccq3hT0a.s", true);
+        check("LOAD /var/tmp/ccq3hT0a.ltrans0.o", true);
+        check("\"/var/tmp/x-1b2c3d.o\"", true);
+        check("/var/tmp/place/src/x.c /var/tmp/x-1b2c3.o", false);
+        check("/var/tmp/ccache/x", false);
+        check("/var/tmpccq3hT0a", false);
+    }
+
+    #[test]
+    fn programs_for_macos() {
+        let check = |kind, expect| {
+            assert_eq!(is_linked_for_macos(&[0xcf, 0xfa, 0xed, 0xfe, 7, 0, 0, 1, 3, 0, 0, 0, kind]), expect)
+        };
+        check(2, true);
+        check(1, false);
+        assert!(!is_linked_for_macos(b"\x7fELF"));
+    }
+
+    #[test]
+    fn numbers_beside_a_device() {
+        let check = |text: &str, expect: &[&str]| assert_eq!(beside(text.as_bytes(), "fe00"), expect, "{text}");
+        check("\0__omp_offloading_fe00_6a41bc_f_l3\0", &["6a41bc"]);
+        check("_ZL1v.static.6a41bcfe00_059a4aa7", &["6a41bc"]);
+        check("_ZL1v__static__6a41bcfe00", &["6a41bc"]);
+        check("_fe00_6a41bc_ _fe00_9_ .9fe00", &["6a41bc", "9", "9"]);
+        check("fe00_6a41bc_", &[]);
+        check("_fe00_6a41bc", &[]);
+        check("_fe00_6a41bcx", &[]);
+        check("_fe00_123456789_", &[]);
+        check(".6a41bcfe001", &[]);
+        check("x6a41bcfe00", &[]);
+        check(".fe00", &[]);
+    }
+}
