@@ -100,6 +100,31 @@ fn another_store_of_objects_is_gone() {
     project.compared_after(0, &argv, "rm c/.git/objects/info/alternates");
 }
 
+/// git refuses a repository of another user, and a command goes on without what git would print.
+#[test]
+fn a_repository_belongs_to_another_user() {
+    probe_skip!(has("git"), "git is not installed");
+    let project = repository();
+    let owner = |user: &str, path: &str| format!("chown {user} {path}");
+    let given_away = project.place.path("work/given_away");
+    std::fs::write(&given_away, "").expect("cannot write the file");
+    let is_root = std::os::unix::fs::chown(&given_away, Some(1), None).is_ok();
+    probe_skip!(is_root, "this user cannot give files away");
+    for command in ["git describe --tags || echo none", "git status --porcelain || echo none"] {
+        // The configuration may allow any repository.
+        let script = format!("export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; {command}");
+        let argv = ["sh", "-c", &script];
+        let outcomes: Vec<_> = [0, 1, 2, 3].map(|at| project.compared(at, &argv)).into();
+        assert_eq!(outcomes[2..], ["hit", "hit"], "{command}: {outcomes:?}");
+        for path in [".", ".git"] {
+            for _ in 0..2 {
+                project.compared_after(3, &argv, &owner("1", path));
+            }
+            assert_eq!(project.compared(3, &argv), "hit", "{command}");
+        }
+    }
+}
+
 #[test]
 fn what_else_counts_is_not_recorded() {
     probe_skip!(has("git"), "git is not installed");

@@ -294,10 +294,12 @@ impl<'t> Fold<'t> {
         }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
+        let asks_owner = habit.git.is_some() && kind == EventKind::Lstat && self.is_repository(e);
         let state = self.paths.state(e.path);
         state.is_followed |= kind != EventKind::Lstat;
         state.is_measured |= habit.asks_sizes && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
+        looked.owner |= asks_owner || reported == event::REPORTED_OWNER;
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         looked.times = looked.times.max(times);
@@ -324,6 +326,16 @@ impl<'t> Fold<'t> {
             }
             _ => looked.kind = true,
         }
+    }
+
+    /// Returns true for git's repository and its working tree, which has a directory or file `.git`.
+    /// git refuses them if they belong to another user.
+    fn is_repository(&self, e: &Event) -> bool {
+        let has_git = || {
+            let git = [e.path, b"/.git"].concat();
+            self.paths.looked(&git).is_some_and(|looked| looked.kind || looked.content)
+        };
+        e.path.ends_with(b"/.git") || e.file_type() == FileType::Directory && has_git()
     }
 
     /// Handles a stat of something that the command made. Its times are those of this run, except
