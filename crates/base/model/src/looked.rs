@@ -73,6 +73,8 @@ pub struct Looked {
     pub kinds: bool,
     /// It was looked up and was absent.
     pub absent: bool,
+    /// The program may refuse it if it belongs to another user. Links are not followed.
+    pub owner: bool,
     /// Another error: the operation and the errno, as in [`crate::Fact::Error`].
     pub failed: Option<(u8, u32)>,
     /// The file that was opened.

@@ -14,7 +14,7 @@
 //!                  [digest with roots replaced]
 //!    2 directory
 //!    3 link        bytes target
-//!    4 error       u8 operation, number errno
+//!    4 error       u8 operation, number errno (or, for `Fact::OWNER`, number owner)
 //!    5 listing     digest of the sorted names
 //!    6 other kind  u8 kind
 //!    7 modified    number nanoseconds since 1970, as two's complement

@@ -35,6 +35,7 @@ mod rust;
 mod table;
 mod text_decides;
 mod words;
+mod zsh;
 
 mod gcc {
     pub(crate) mod flags;
@@ -79,11 +80,12 @@ pub use table::{
 pub use text_decides::{VARIABLES_BESIDE_TEXT, text_decides};
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES,
-    MEMORY_WORDS, Named, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
+    MEMORY_WORDS, Named, OWN_MEMORY_WORDS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
     compiled_names_other_processes, computes_search_paths, is_makefile, lists_shell_variables, names_cmake_clocks,
     names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl,
     shows_ignored_signals, times_commands,
 };
+pub use zsh::names_zsh_clocks;
 
 /// The set of rules that applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -203,8 +203,9 @@ pub const ROFF_WORDS: &[&str] = &[
     "[y2k]",
 ];
 
-/// Words with which an awk script reads the clock or draws a number seeded from it.
-pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime"];
+/// Words with which an awk script reads the clock or draws a number seeded from it, or loads code
+/// that may do so.
+pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime", "@load", "@include \""];
 
 /// The first arguments of CMake's `string` and `file` that return the time, mtimes of files, or
 /// random numbers.
@@ -249,6 +250,10 @@ pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "
 
 /// Words with which a script reads the memory map of a process.
 pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
+
+/// Words with which a script reads the memory map of a process, or how much memory it uses, by a
+/// program that does so itself in every run.
+pub const OWN_MEMORY_WORDS: &[&str] = &["self/maps", "self/statm", "self/cgroup", "self/mountinfo"];
 
 /// Words of the pragmas with which gcc and clang compare the mtimes of two files.
 pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
@@ -431,6 +436,8 @@ named! {
     sizes
     /// [`names_shell_clocks`] returns true for a text.
     shell_clocks
+    /// [`crate::names_zsh_clocks`] returns true for a text.
+    zsh_clocks
     /// A text contains one of [`AWK_WORDS`].
     awk_clocks
     /// A text contains one of [`ROFF_WORDS`].
@@ -451,6 +458,8 @@ named! {
     python_draws
     /// A text contains one of [`MEMORY_WORDS`].
     memory
+    /// A text contains one of [`OWN_MEMORY_WORDS`].
+    own_memory
     /// A text that a compiler reads contains one of [`DATE_WORDS`].
     dates_compared
 }

@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES,
-    Language, MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
-    TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers, holds_own_process, is_build_tool,
-    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, is_standard_library, lists_shell_variables,
-    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_sizes,
-    names_times_in_perl, own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks,
-    without_repeats,
+    Language, MEMORY_WORDS, Named, OWN_MEMORY_WORDS, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS,
+    SHELL_TIME_WORDS, Signs, TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers,
+    holds_own_process, is_build_tool, is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell,
+    is_standard_library, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl, names_zsh_clocks, own_process,
+    runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
 use larder_model::path::file_name;
 use larder_model::{contains_any, is_in_word};
@@ -180,7 +180,9 @@ impl ScriptScan {
             perl_hashes: holds(PERL_HASH_WORDS),
             // A compressed text may be code.
             python_draws: draws_numbers(text) || hides_its_text(text),
+            zsh_clocks: names_zsh_clocks(text),
             memory: holds(MEMORY_WORDS),
+            own_memory: holds(OWN_MEMORY_WORDS),
             dates_compared: false,
         };
         self.add(named, by);

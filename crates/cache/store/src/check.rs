@@ -393,7 +393,11 @@ impl Checker<'_> {
             }
             Fact::Error { operation, errno } => {
                 let again = failure(dir, name, *operation).unwrap_or(0);
-                if again == *errno { Ok(()) } else { Err("has another result of stat, open or access".into()) }
+                match *operation {
+                    _ if again == *errno => Ok(()),
+                    Fact::OWNER => Err("has another owner".into()),
+                    _ => Err("has another result of stat, open or access".into()),
+                }
             }
             Fact::Listing(_) | Fact::Kinds(_) | Fact::Ordered(_) => {
                 let counts = match fact {

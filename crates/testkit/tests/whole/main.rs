@@ -2,6 +2,7 @@
 //! directories, what larder must notice, and compilers behind larder inside the command.
 #![cfg(target_os = "linux")]
 
+mod clocks;
 mod git;
 mod gone;
 mod inside;

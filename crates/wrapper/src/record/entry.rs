@@ -19,7 +19,7 @@ use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
 use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
-use super::dated::no_output_is_dated;
+use super::dated::{RunTime, no_output_is_dated};
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
@@ -109,6 +109,10 @@ impl Run<'_> {
         let mut stored = OutputStorer::new(self.recorder, closed, umask_was_set, owners_were_set);
         let mut outputs = self.store_outputs(&folded.seen.changed, mtimes, &mut stored)?;
         let streams = stored.streams(&finished.written)?;
+        let run_time = RunTime::until_now(self.started_ns);
+        if self.shows(&outputs, &streams, &|text| run_time.is_in(text)) {
+            return Err(NotRecorded::Because(Unrecorded::Clock, b"a text with the time of the run".to_vec()));
+        }
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
         let Decision { limit: otherwise, mut rewrites } =
             self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
@@ -226,16 +230,16 @@ impl Run<'_> {
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
             // A random value, because any two runs draw different numbers, whatever their process
             // ids are.
-            None if folded.chance_program.is_some() || self.shows_an_address(outputs, streams) => {
+            None if folded.chance_program.is_some() || self.shows(outputs, streams, &holds_an_address) => {
                 Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
             }
             None => Ok(None),
         }
     }
 
-    /// Returns true if a text that a whole command made has an address of memory in it. Large files
-    /// are not searched.
-    fn shows_an_address(&self, outputs: &[StoredOutput], streams: &StoredStreams) -> bool {
+    /// Returns true if `what` holds for a text that a whole command made. Logs and large files are
+    /// not searched.
+    fn shows(&self, outputs: &[StoredOutput], streams: &StoredStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         const SEARCHED_BYTES_MAX: u64 = 256 << 10;
         if self.request.family != Family::Command {
             return false;
@@ -243,7 +247,7 @@ impl Run<'_> {
         let contents = outputs.iter().filter(|output| !is_log(&output.path)).filter_map(StoredOutput::content);
         let small =
             contents.chain(streams.iter()).filter(|content| content.borrowed().size_bytes() <= SEARCHED_BYTES_MAX);
-        small.filter_map(|content| content.searched(self.recorder, self.stat_cache)).any(|text| holds_an_address(&text))
+        small.filter_map(|content| content.searched(self.recorder, self.stat_cache)).any(|text| what(&text))
     }
 
     /// Returns true if the whole environment is in the key, as for a command of `larder run`.

@@ -16,7 +16,8 @@ use larder_model::{
 };
 use larder_observe::{
     Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_COMPARED,
-    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, mode_of, reported_output,
+    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, mode_of,
+    reported_output,
 };
 use larder_sys::Stat;
 
@@ -211,6 +212,9 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         Fact::Directory => vec![Event { mode: DIRECTORY, ..looked(EventKind::Stat, path) }],
         Fact::Link(target) => vec![Event { path2: decoded(roots, target), ..looked(EventKind::ReadLink, path) }],
         Fact::Error { operation: 0, errno } => vec![failed(EventKind::Stat, *errno)],
+        Fact::Error { operation: Fact::OWNER, .. } => {
+            vec![Event { extra: REPORTED_OWNER, ..looked(EventKind::Stat, path) }]
+        }
         Fact::Error { operation, errno } if operation & Fact::ACCESS != 0 => {
             let mode = looked(EventKind::Stat, path).mode;
             vec![Event { mode, extra: u32::from(operation & 7), ..failed(EventKind::Access, *errno) }]

@@ -48,7 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
         changed("log", "git log -1 --format=%H%n%h%n%s%n%ci"),
         changed("ls-files", "git ls-files -s"),
         changed("status", "git status --porcelain"),
-        changed("diff", "git diff --quiet; echo $?; git diff-index --quiet HEAD; echo $?; git diff --name-only"),
+        changed("diff", "git diff --quiet; echo $?; git diff --quiet HEAD; echo $?; git diff --name-only"),
         changed("diff-text", "git diff HEAD"),
         changed("rev-list", "git rev-list --count HEAD; git show-ref; git symbolic-ref -q HEAD"),
         case("F/git-relative-date")

@@ -6,7 +6,7 @@
 //!
 //! Unaware of: the files that git reads.
 
-use larder_model::Git;
+use larder_model::{Git, contains};
 
 /// Options before the command that take the next word as their value.
 const WITH_VALUE: [&[u8]; 3] = [b"-C", b"--git-dir", b"--work-tree"];
@@ -18,6 +18,9 @@ const SHOWN: [&[u8]; 19] = [
 ];
 /// Those that print a shortened name, or a date in a fixed format that needs no clock.
 const SHORTENED: [&[u8]; 8] = [b"h", b"t", b"p", b"d", b"D", b"ai", b"ci", b"cs"];
+
+/// Options that tell which objects there are, and how they are stored.
+const BY_STORE: [&[u8]; 4] = [b"--disk-usage", b"--unpacked", b"--missing", b"--exclude-promisor-objects"];
 
 /// Returns what the output of git follows from, or `None` if it may depend on the clock, or if the
 /// command may change something.
@@ -33,16 +36,26 @@ pub(super) fn shows(arguments: &[&[u8]]) -> Option<Git> {
     if dated.iter().any(|start| begins(start)) {
         return None;
     }
+    // git accepts the beginning of an option's name in place of the name.
+    let may_be = |option: &[u8]| words.iter().any(|word| abbreviates(word, option));
     let shown = match command {
         b"rev-parse" | b"merge-base" | b"ls-tree" | b"show-ref" => Some(Git::ByName),
         b"rev-list" => shown_by_formats(words),
-        b"ls-files" if !has(b"--debug") => Some(Git::ByName),
+        // These are in other parts of the index than its entries.
+        b"ls-files" if may_be(b"--debug") || may_be(b"--resolve-undo") => None,
+        b"ls-files" => Some(Git::ByName),
         b"symbolic-ref" if words.len() == 1 => Some(Git::ByName),
         b"describe" => Some(Git::Shortened),
         b"status" if begins(b"--porcelain") || has(b"-s") || has(b"--short") => Some(Git::ByName),
-        b"diff" | b"diff-index" | b"diff-files" if has(b"--quiet") || begins(b"--name-") => Some(Git::ByName),
-        b"diff" | b"diff-index" | b"diff-files" => Some(Git::Shortened),
+        // For a file that `touch` changed, `diff --raw` shows no digest. The other two commands show
+        // the file as changed, because they do not compare contents.
+        b"diff" if may_be(b"--raw") || may_be(b"--patch-with-raw") => None,
+        b"diff-index" if !has(b"--cached") => None,
+        b"diff" | b"diff-index" if has(b"--quiet") || begins(b"--name-") => Some(Git::ByName),
+        b"diff" | b"diff-index" => Some(Git::Shortened),
         b"branch" if words == [b"--show-current"] => Some(Git::ByName),
+        // A relative date in the configuration is printed as a time.
+        b"config" if words.iter().any(|word| contains(word, "expiry")) || may_be(b"--expiry-date") => None,
         b"config" if begins(b"--get") => Some(Git::ByName),
         b"log" | b"show" if !begins(b"--format") && !begins(b"--pretty=") => None,
         b"log" if words.iter().all(|word| shows_no_change(word)) => shown_by_formats(words),
@@ -54,6 +67,7 @@ pub(super) fn shows(arguments: &[&[u8]]) -> Option<Git> {
     let shortens = words.iter().any(|word| {
         word.starts_with(b"--abbrev") && *word != b"--abbrev-ref"
             || command != b"status" && word.starts_with(b"--short")
+            || BY_STORE.iter().any(|option| word.starts_with(option))
     });
     shown.map(|git| if shortens { Git::Shortened } else { git })
 }
@@ -93,6 +107,13 @@ fn command<'a>(arguments: &'a [&'a [u8]]) -> Option<(&'a [u8], &'a [&'a [u8]])> 
             command => return Some((command, &arguments[at + 1..])),
         }
     }
+}
+
+/// Returns true if the word is this option or may be an abbreviation of it, such as `--exp` of
+/// `--expiry-date`, with or without a value.
+fn abbreviates(word: &[u8], option: &[u8]) -> bool {
+    let name = word.split(|&byte| byte == b'=').next().unwrap_or(word);
+    name.len() > 2 && option.starts_with(name)
 }
 
 fn names_a_date(word: &[u8]) -> bool {
@@ -145,15 +166,20 @@ mod tests {
             "ls-files -z",
             "status --porcelain -uno",
             "diff --quiet HEAD",
-            "diff-index --quiet HEAD --",
+            "diff-index --cached --quiet HEAD --",
             "rev-parse HEAD@{1}",
             "-c safe.directory=* rev-parse HEAD",
         ] {
             check(line, Some(Git::ByName));
         }
-        for line in
-            ["describe --always --dirty", "rev-parse --short HEAD", "log -1 --format=%h", "diff", "log --format=%ci"]
-        {
+        for line in [
+            "describe --always --dirty",
+            "rev-parse --short HEAD",
+            "log -1 --format=%h",
+            "diff",
+            "log --format=%ci",
+            "rev-list --disk-usage HEAD",
+        ] {
             check(line, Some(Git::Shortened));
         }
         for line in [
@@ -172,6 +198,12 @@ mod tests {
             "commit -m x",
             "status",
             "ls-files --debug",
+            "ls-files --resolve",
+            "diff-index --quiet HEAD --",
+            "diff-files --name-only",
+            "diff --raw HEAD^",
+            "config --get --type=expiry-date gc.reflogExpire",
+            "config --exp --get gc.reflogExpire",
             "blame x",
             "",
         ] {

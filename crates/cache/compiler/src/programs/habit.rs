@@ -64,11 +64,12 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
 fn strict(program: &[u8], told: &Told) -> Habit {
     let row = table::find(program);
     let rule = row.map_or(Rule::Unknown, |row| row.rule);
-    let is_told = || told.may_have(|argument| argument.starts_with(b"/proc") || contains(argument, "proc/self"));
+    // The path may be spelled in a way that no word shows, so reads of the maps are also counted.
+    let is_told = told.named.own_memory || told.may_have(|argument| contains(argument, "/proc/"));
     let (tunes_memory, maps_reads) = match row.map_or(Proc::Matters, |row| row.proc) {
         Proc::Always if !told.named.memory => (true, u32::MAX),
-        Proc::Limits if !is_told() => (true, 0),
-        Proc::Stack if !is_told() && !(rule == Rule::Awk && told.named.memory) => (false, 1),
+        Proc::Limits if !is_told => (true, 0),
+        Proc::Stack if !is_told => (false, 1),
         Proc::Always | Proc::Limits | Proc::Stack | Proc::Matters => (false, 0),
     };
     Habit {
@@ -145,9 +146,15 @@ fn of_interpreter(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Opt
         Rule::Shell => {
             // bash reads the clock at its start for $SECONDS, and seeds $RANDOM. Each process that
             // it forks does so again.
-            let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
-            // A shell can compare mtimes, but has no way to print them.
-            let times = if named.shell_status { Times::Status } else { Times::Blind };
+            let is_zsh = is_named(program, &["zsh"]);
+            let clock_reads = if named.shell_clocks || is_zsh && named.zsh_clocks { 0 } else { u32::MAX };
+            // A shell can compare mtimes, but has no way to print them. zsh has a module for that,
+            // and sorts files by mtime, as in `*(om)`.
+            let times = match named.shell_status || is_zsh && named.zsh_clocks {
+                true => Times::Status,
+                false if is_zsh => Times::Files,
+                false => Times::Blind,
+            };
             let compares = named.shell_times;
             let checks = match program {
                 b"bash" => DirectoryChecks::EachAbove,
@@ -216,8 +223,13 @@ fn minor_version(program: &[u8]) -> Option<u32> {
 /// that they name.
 fn has_clocks(told: &Told) -> bool {
     const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
-    let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
+    const FILE: [&[u8]; 4] = [b"-f", b"--f", b"-E", b"--e"];
+    // `--include` and `--load`. The files are usually those of the system, whose text is not known.
+    const LIBRARY: [&[u8]; 4] = [b"-i", b"--i", b"-l", b"--lo"];
+    let is_one_of = |options: &[&[u8]], argument: &[u8]| options.iter().any(|option| argument.starts_with(option));
+    let is_file = |argument: &[u8]| is_one_of(&FILE, argument);
     match told.arguments {
+        Some(arguments) if arguments.iter().any(|argument| is_one_of(&LIBRARY, argument)) => true,
         Some(arguments) if arguments.iter().any(|argument| contains_any(argument, AWK_WORDS)) => true,
         // A program on standard input can come from anywhere.
         Some(arguments) if arguments.iter().any(|argument| INPUT.contains(argument)) => told.may_have(is_file),

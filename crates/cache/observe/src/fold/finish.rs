@@ -210,7 +210,7 @@ impl<'t> Fold<'t> {
 
     fn input(&mut self, path: &'t [u8], mut looked: Looked, policy: &Policy, seen: &mut Seen) {
         let Some(state) = self.paths.get(path) else { return };
-        if state.holds_temporary_files && !looked.content && !looked.listed && !looked.absent {
+        if state.holds_temporary_files && !(looked.content || looked.listed || looked.absent || looked.owner) {
             return;
         }
         // The command made the directory, so whatever is in it was made by the command and did not

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded, contains};
+use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 use larder_sys::FileType;
 
 use super::path_state::Made;
@@ -23,6 +23,20 @@ fn is_own_directory(e: &Event, policy: &Policy) -> bool {
     matches!(e.kind, EventKind::Stat | EventKind::Access)
         && e.file_type() == FileType::Directory
         && number.is_some_and(|number| number == "self" || number.parse().is_ok_and(is_own))
+}
+
+/// Returns the part of a path after git's store of objects: `2f/d4e1…` for a file with one object,
+/// `2f` for the directory of all whose names begin with that, `pack/pack-….idx`. Returns `None` for
+/// the store itself, and for the file that names further stores.
+fn name_of_object(path: &[u8]) -> Option<&[u8]> {
+    const STORE: &[u8] = b"/.git/objects/";
+    let at = memchr::memmem::find(path, STORE)?;
+    let name = &path[at + STORE.len()..];
+    (name.len() >= 2 && name != b"info/alternates").then_some(name)
+}
+
+fn is_hexadecimal(name: &[u8]) -> bool {
+    name.iter().all(u8::is_ascii_hexdigit)
 }
 
 impl<'t> Fold<'t> {
@@ -94,9 +108,30 @@ impl<'t> Fold<'t> {
 
     /// Returns true for a path in git's store of objects, if the program is git and its result
     /// follows from the names of objects. What an object holds follows from its name.
-    pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
-        let is_object = || contains(e.path, "/.git/objects/") || e.path.ends_with(b"/.git/objects");
-        self.habit(e.pid, policy).git == Some(Git::ByName) && is_object()
+    ///
+    /// That is no longer so if git finds out which objects there are: it lists those whose names
+    /// begin alike, or looks for one that is not there. For example, `git rev-parse 2fd4e` fails if
+    /// a second object has a name that begins with `2fd4e`. Then all that the process looked at
+    /// counts, and is handled now.
+    pub(super) fn is_object_of_git(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
+        let Some(name) = name_of_object(e.path) else { return false };
+        if self.habit(e.pid, policy).git != Some(Git::ByName) || self.processes.state(e.pid).searches_objects {
+            return false;
+        }
+        let is_one_of_many = memchr::memchr(b'/', name).is_none() && is_hexadecimal(name);
+        if !is_one_of_many && !(e.error == libc::ENOENT && is_hexadecimal(&name[..2])) {
+            self.processes.state(e.pid).objects.push(e.clone());
+            return true;
+        }
+        let process = self.processes.state(e.pid);
+        process.searches_objects = true;
+        for earlier in std::mem::take(&mut process.objects) {
+            match earlier.kind {
+                EventKind::Open(flags) => self.open(&earlier, flags, policy),
+                _ => self.look(&earlier, policy),
+            }
+        }
+        false
     }
 
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
@@ -264,10 +299,12 @@ impl<'t> Fold<'t> {
         }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
+        let asks_owner = habit.git.is_some() && kind == EventKind::Lstat && self.is_repository(e);
         let state = self.paths.state(e.path);
         state.is_followed |= kind != EventKind::Lstat;
         state.is_measured |= habit.asks_sizes && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
+        looked.owner |= asks_owner || reported == event::REPORTED_OWNER;
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         looked.times = looked.times.max(times);
@@ -294,6 +331,16 @@ impl<'t> Fold<'t> {
             }
             _ => looked.kind = true,
         }
+    }
+
+    /// Returns true for git's repository and its working tree, which has a directory or file `.git`.
+    /// git refuses them if they belong to another user.
+    fn is_repository(&self, e: &Event) -> bool {
+        let has_git = || {
+            let git = [e.path, b"/.git"].concat();
+            self.paths.looked(&git).is_some_and(|looked| looked.kind || looked.content)
+        };
+        e.path.ends_with(b"/.git") || e.file_type() == FileType::Directory && has_git()
     }
 
     /// Handles a stat of something that the command made. Its times are those of this run, except

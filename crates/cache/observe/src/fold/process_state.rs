@@ -85,6 +85,10 @@ pub(super) struct ProcessState<'t> {
     /// Those of `opened` that were opened since the process last started another one. A shell that
     /// uses `vfork` opens files for its child.
     pub(super) opened_for_child: Vec<&'t [u8]>,
+    /// What git looked at in its store of objects, as long as it does not count.
+    pub(super) objects: Vec<Event<&'t [u8]>>,
+    /// git found out which objects there are, so all that it looked at in their store counts.
+    pub(super) searches_objects: bool,
 }
 
 impl ProcessState<'_> {

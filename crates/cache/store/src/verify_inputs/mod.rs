@@ -301,6 +301,9 @@ impl Walk<'_> {
             }
             other => self.fact(directory, name, Fact::Other(other.code())),
         }
+        if looked.owner {
+            self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: found.owner });
+        }
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }

@@ -117,6 +117,7 @@ fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
         }
         Fact::Directory => ("directory", String::new()),
         Fact::Link(target) => ("link", format!(" → {}", local(target, roots))),
+        Fact::Error { operation: Fact::OWNER, errno: owner } => ("owner of", format!(", user {owner}")),
         Fact::Error { operation, errno: 0 } => {
             let rights = [(4, "reading"), (2, "writing"), (1, "executing")];
             let rights: Vec<&str> =
