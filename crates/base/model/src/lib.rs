@@ -76,4 +76,4 @@ pub use text::{contains, contains_any, is_in_word, leading_word, trailing_word};
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not
 /// found.
-pub const FORMAT_VERSION: u8 = 15;
+pub const FORMAT_VERSION: u8 = 16;
