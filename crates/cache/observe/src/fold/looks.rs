@@ -119,7 +119,8 @@ impl<'t> Fold<'t> {
             return false;
         }
         let is_one_of_many = memchr::memchr(b'/', name).is_none() && is_hexadecimal(name);
-        if !is_one_of_many && !(e.error == libc::ENOENT && is_hexadecimal(&name[..2])) {
+        let is_absent = e.error == libc::ENOENT && is_hexadecimal(&name[..2]);
+        if !(is_one_of_many || is_absent) {
             self.processes.state(e.pid).objects.push(e.clone());
             return true;
         }
