@@ -4,6 +4,7 @@
 //! clang makes names of a device and inode number in hexadecimal:
 //!
 //! - `__omp_offloading_fe00_6a41bc_f_l3` for the code of `#pragma omp target`, on the host as well,
+//! - `v_6a41bc_decl_tgt_ref_ptr` for a static variable of `#pragma omp declare target`,
 //! - `_ZL1v.static.6a41bcfe00_…` or `_ZL1v__static__6a41bcfe00_…` for a static variable of CUDA or
 //!   HIP, if no identifier of the compile is given.
 //!
@@ -76,10 +77,9 @@ struct Shown {
 
 impl Shown {
     fn search(&mut self, text: &[u8], inputs: &BTreeSet<(String, String)>) {
-        let devices: BTreeSet<&str> = inputs.iter().map(|(device, _)| device.as_str()).collect();
-        for device in devices {
-            let found = beside(text, device).into_iter();
-            self.inodes.extend(found.filter(|inode| inputs.contains(&(device.to_owned(), inode.clone()))));
+        for number in numbers(text) {
+            let is_meant = |(device, inode): &&(String, String)| number.is(device, inode);
+            self.inodes.extend(inputs.iter().filter(is_meant).map(|(_, inode)| inode.clone()));
         }
         self.is_temporary |= self.directories.iter().any(|directory| names_temporary_file(text, directory));
     }
@@ -125,30 +125,50 @@ fn hexadecimal(looked: &Looked) -> Option<(String, String)> {
     Some((format!("{:x}", device as u32), format!("{:x}", identity.inode as u32)))
 }
 
-/// Returns the numbers that stand beside this device number, as in one of the names above.
-fn beside(text: &[u8], device: &str) -> Vec<String> {
-    const DIGITS_MAX: usize = 8;
-    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let as_text = |digits: &[u8]| String::from_utf8_lossy(digits).into_owned();
-    let mut found = Vec::new();
-    for at in memmem::find_iter(text, device) {
-        let (before, after) = (&text[..at], &text[at + device.len()..]);
-        if let (Some(b'_'), Some(after)) = (before.last(), after.strip_prefix(b"_")) {
-            let length = after.iter().take(DIGITS_MAX + 1).take_while(|byte| is_digit(byte)).count();
-            if (1..=DIGITS_MAX).contains(&length) && after.get(length) == Some(&b'_') {
-                found.push(as_text(&after[..length]));
-            }
-        }
-        // The numbers are not separated, so the first may begin anywhere within the digits.
-        let length = before.iter().rev().take(DIGITS_MAX).take_while(|byte| is_digit(byte)).count();
-        if after.first().is_none_or(|byte| !is_digit(byte)) && length > 0 {
-            let digits = &before[before.len() - length..];
-            if matches!(before[..before.len() - length].last(), Some(b'_' | b'.')) {
-                found.push(as_text(digits));
-            }
+/// Numbers in a name, in hexadecimal.
+#[derive(Debug, PartialEq, Eq)]
+enum Number {
+    /// The device, and then the inode.
+    Apart(String, String),
+    /// The inode, and right behind it the device.
+    Together(String),
+    /// The inode.
+    Alone(String),
+}
+
+impl Number {
+    fn is(&self, device: &str, inode: &str) -> bool {
+        match self {
+            Number::Apart(first, second) => first == device && second == inode,
+            Number::Together(both) => both.strip_prefix(inode) == Some(device),
+            Number::Alone(number) => number == inode,
         }
     }
-    found
+}
+
+/// Returns the numbers in names such as those above.
+fn numbers(text: &[u8]) -> Vec<Number> {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digits = |text: &[u8]| {
+        let length = text.iter().take_while(|byte| is_digit(byte)).count();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let behind = |mark: &'static str| memmem::find_iter(text, mark).map(move |at| &text[at + mark.len()..]);
+    let apart = |rest: &[u8]| {
+        let device = digits(rest);
+        let inode = digits(rest[device.len()..].strip_prefix(b"_")?);
+        Some(Number::Apart(device, inode))
+    };
+    let alone = |at: usize| {
+        let before = text[..at].iter().rev().take_while(|byte| is_digit(byte)).count();
+        Number::Alone(digits(&text[at - before..at]))
+    };
+    let together = behind(".static.").chain(behind("__static__")).map(|rest| Number::Together(digits(rest)));
+    behind("__omp_offloading_")
+        .filter_map(apart)
+        .chain(together)
+        .chain(memmem::find_iter(text, "_decl_tgt_ref_ptr").map(alone))
+        .collect()
 }
 
 #[cfg(test)]
@@ -178,18 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beside_a_device() {
-        let check = |text: &str, expect: &[&str]| assert_eq!(beside(text.as_bytes(), "fe00"), expect, "{text}");
-        check("\0__omp_offloading_fe00_6a41bc_f_l3\0", &["6a41bc"]);
-        check("_ZL1v.static.6a41bcfe00_059a4aa7", &["6a41bc"]);
-        check("_ZL1v__static__6a41bcfe00", &["6a41bc"]);
-        check("_fe00_6a41bc_ _fe00_9_ .9fe00", &["6a41bc", "9", "9"]);
-        check("fe00_6a41bc_", &[]);
-        check("_fe00_6a41bc", &[]);
-        check("_fe00_6a41bcx", &[]);
-        check("_fe00_123456789_", &[]);
-        check(".6a41bcfe001", &[]);
-        check("x6a41bcfe00", &[]);
-        check(".fe00", &[]);
+    fn numbers_in_names() {
+        let check = |text: &str, inode: &str, expect| {
+            let found = numbers(text.as_bytes()).iter().any(|number| number.is("fe00", inode));
+            assert_eq!(found, expect, "{text}");
+        };
+        check("\0__omp_offloading_fe00_6a41bc_f_l3\0", "6a41bc", true);
+        check("\0__omp_offloading_fe01_6a41bc_f_l3\0", "6a41bc", false);
+        check("__omp_offloading_fe00", "6a41bc", false);
+        check("_ZL1v.static.6a41bcfe00_059a4aa7", "6a41bc", true);
+        check("_ZL1v.static.6a41bcfe00", "41bc", false);
+        check("_ZL1v__static__6a41bcfe00", "6a41bc", true);
+        check("v_6a41bc_decl_tgt_ref_ptr", "6a41bc", true);
+        check("_decl_tgt_ref_ptr", "6a41bc", false);
     }
 }
