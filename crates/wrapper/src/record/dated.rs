@@ -52,8 +52,8 @@ impl RunTime {
     }
 
     fn is_date_in(&self, text: &[u8]) -> bool {
-        /// The day and the time of day are at most so far from the year.
-        const NEAR: usize = 24;
+        /// The day, the time of day and the zone are at most so far from the year.
+        const NEAR: usize = 36;
         // In another time zone, it may be the day before or after.
         let days = (self.0.start() - DAY_S).div_euclid(DAY_S)..=(self.0.end() + DAY_S).div_euclid(DAY_S);
         days.map(date).any(|(year, month, day)| {
@@ -236,7 +236,7 @@ mod tests {
             "Copyright 2026, 10:51:50",
             "2026-10-28 10:51:50",
             "2026-11-26 10:51:50",
-            "2026-11-28 12:51:52.25 +0000",
+            "2026-11-28 12:51:52.385232493 +0000",
             "2026-11-28 12:51:52Z",
             "Nov 20 10:51:50 2026",
             "",
