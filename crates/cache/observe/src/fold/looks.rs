@@ -114,7 +114,8 @@ impl<'t> Fold<'t> {
             return false;
         }
         let is_one_of_many = memchr::memchr(b'/', name).is_none() && is_hexadecimal(name);
-        if !is_one_of_many && !(e.error == libc::ENOENT && is_hexadecimal(&name[..2])) {
+        let is_missing = e.error == libc::ENOENT && is_hexadecimal(&name[..2]);
+        if !is_one_of_many && !is_missing {
             self.processes.state(e.pid).objects.push(e.clone());
             return true;
         }
