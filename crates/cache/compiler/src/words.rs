@@ -556,7 +556,10 @@ mod tests {
             ("tmp=./conf$$-$RANDOM; mkdir $tmp", false),
             ("my_tmpdir=$my_template-${RANDOM-0}$$", false),
             ("TIMEOUT_SECONDS=3", false),
-            ("# already exists.  $RANDOM is bash specific and expands to empty in shells\ntmp=/tmp/gt$$-$RANDOM", false),
+            (
+                "# already exists.  $RANDOM is bash specific and expands to empty in shells\ntmp=/tmp/gt$$-$RANDOM",
+                false,
+            ),
             ("echo $RANDOM # not $$-$RANDOM", true),
             ("echo $((SECONDS - start))", true),
             ("tmp=/tmp/x$$-$RANDOM-$$; echo $RANDOM", true),

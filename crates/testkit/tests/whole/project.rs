@@ -8,6 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Tree, larder};
 
+/// The age of files. It is no multiple of the difference between two time zones, because a time that
+/// is so far from the run's is taken for the run's in another zone.
+const AGE_S: u64 = 3500;
+
 /// Files that are copied anew for each run.
 pub(crate) struct Project {
     pub(crate) place: Place,
@@ -23,16 +27,16 @@ impl Project {
         project
     }
 
-    /// Replaces the content of a file. Its mtime is one hour ago, like that of all files.
+    /// Replaces the content of a file. Its mtime is [`AGE_S`] ago, like that of all files.
     pub(crate) fn change(&self, name: &str, text: &str) {
         let path = self.place.put(&format!("pristine/{name}"), text);
-        age(&path, 3600);
+        age(&path, AGE_S);
     }
 
     /// Adds an executable script.
     pub(crate) fn tool(&self, name: &str, script: &str) {
         self.place.tool(&format!("work/pristine/{name}"), script);
-        age(&self.place.path(format!("work/pristine/{name}")), 3600);
+        age(&self.place.path(format!("work/pristine/{name}")), AGE_S);
     }
 
     /// Sets the mtime of a file to this many seconds ago.

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 
-use larder_model::{Change, Unrecorded, contains_any};
+use larder_model::{Change, Unrecorded, contains};
 use larder_sys::Opening;
 use memchr::memmem;
 
@@ -52,32 +52,61 @@ impl RunTime {
     }
 
     fn is_date_in(&self, text: &[u8]) -> bool {
-        /// The time of day is at most so far from the year.
-        const NEAR: usize = 24;
+        /// The day, the time of day and the zone are at most so far from the year.
+        const NEAR: usize = 36;
         // In another time zone, it may be the day before or after.
-        let days = [*self.0.start() - DAY_S, *self.0.start(), *self.0.end(), *self.0.end() + DAY_S].map(year_and_month);
-        days.iter().enumerate().filter(|(at, day)| !days[..*at].contains(day)).any(|(_, &(year, month))| {
-            let of_month = [format!("-{month:02}-"), MONTHS[month - 1].to_owned()];
+        let days = (self.0.start() - DAY_S).div_euclid(DAY_S)..=(self.0.end() + DAY_S).div_euclid(DAY_S);
+        days.map(date).any(|(year, month, day)| {
+            let name = MONTHS[month - 1];
+            let forms = [
+                format!("-{month:02}-{day:02}"),
+                format!("{name} {day:2}"),
+                format!("{name} {day:02}"),
+                format!("{day} {name}"),
+            ];
             memmem::find_iter(text, year.to_string().as_bytes()).any(|at| {
                 let near = &text[at.saturating_sub(NEAR)..text.len().min(at + 4 + NEAR)];
-                contains_any(near, &[&of_month[0], &of_month[1]]) && self.is_time_of_day_in(near)
+                forms.iter().any(|form| contains(near, form)) && self.is_time_of_day_in(near)
             })
         })
     }
 
-    /// Returns true if the text has a time such as `10:51:50` that was during the run in some zone.
+    /// Returns true if the text has a time of day that was during the run: in the zone that follows,
+    /// as in `10:51:50.3 +0100`, or else in any zone.
     fn is_time_of_day_in(&self, text: &[u8]) -> bool {
+        const BYTES: usize = 8;
         let length = self.0.end() - self.0.start();
-        text.windows(8).any(|word| {
+        text.windows(BYTES).enumerate().any(|(at, word)| {
             let parts = [&word[..2], &word[3..5], &word[6..]].map(decimal);
-            match (parts, word[2], word[5]) {
-                ([Some(_), Some(minutes), Some(seconds)], b':', b':') => {
-                    (minutes * 60 + seconds - self.0.start()).rem_euclid(ZONE_STEP_S) <= length
-                }
-                _ => false,
+            let ([Some(hours), Some(minutes), Some(seconds)], b':', b':') = (parts, word[2], word[5]) else {
+                return false;
+            };
+            let time_s = (hours * 60 + minutes) * 60 + seconds - self.0.start();
+            match zone_s(&text[at + BYTES..]) {
+                Some(zone_s) => (time_s - zone_s).rem_euclid(DAY_S) <= length,
+                None => time_s.rem_euclid(ZONE_STEP_S) <= length,
             }
         })
     }
+}
+
+/// Returns how far the zone after a time of day is from UTC: ` +0530`, `+05:30` or `Z`, perhaps after
+/// a fraction of a second. Returns `None` if there is none.
+fn zone_s(rest: &[u8]) -> Option<i64> {
+    let rest = match rest.strip_prefix(b".") {
+        Some(fraction) => &fraction[fraction.iter().take_while(|byte| byte.is_ascii_digit()).count()..],
+        None => rest,
+    };
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let sign = match rest.first()? {
+        b'Z' => return Some(0),
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let minutes_at = if rest.get(3) == Some(&b':') { 4 } else { 3 };
+    let (hours, minutes) = (decimal(rest.get(1..3)?)?, decimal(rest.get(minutes_at..minutes_at + 2)?)?);
+    Some(sign * (hours * 60 + minutes) * 60)
 }
 
 /// Returns the number that the digits are, or `None` if they are no digits.
@@ -86,15 +115,16 @@ fn decimal(digits: &[u8]) -> Option<i64> {
     all.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
 }
 
-/// Returns the year and the month (1 to 12) of a time in UTC, by Howard Hinnant's `civil_from_days`.
-fn year_and_month(time_s: i64) -> (i64, usize) {
-    let days = time_s.div_euclid(DAY_S) + 719_468;
+/// Returns the year, the month (1 to 12) and the day of the month of a day, by Howard Hinnant's
+/// `civil_from_days`. `days` is the number of days since 1970.
+fn date(days: i64) -> (i64, usize, i64) {
+    let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * day_of_year + 2) / 153;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month as usize)
+    (year_of_era + era * 400 + i64::from(month <= 2), month as usize, day_of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 /// Returns an error if a new file holds the time of this run where files of its kind hold a time:
@@ -173,11 +203,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn years_and_months() {
-        for (time_s, expect) in
-            [(0, (1970, 1)), (951_782_400, (2000, 2)), (951_868_800, (2000, 3)), (1_795_863_123, (2026, 11))]
-        {
-            assert_eq!(year_and_month(time_s), expect, "{time_s}");
+    fn dates() {
+        let cases = [(0, (1970, 1, 1)), (11_016, (2000, 2, 29)), (11_017, (2000, 3, 1)), (20_785, (2026, 11, 28))];
+        for (days, expect) in cases {
+            assert_eq!(date(days), expect, "{days}");
         }
     }
 
@@ -190,6 +219,8 @@ mod tests {
             "1795863119123456789",
             "--- n\t2026-11-28 10:51:50.385232493 +0000",
             "2026-11-28T16:21:52+05:30",
+            "2026-11-28T10:51:52Z",
+            "2026-11-28 12:51:52",
             "Sat Nov 28 10:51:50 2026",
             "Sat, 28 Nov 2026 10:51:50 +0000",
         ] {
@@ -204,6 +235,10 @@ mod tests {
             "2025-11-28 10:51:50",
             "Copyright 2026, 10:51:50",
             "2026-10-28 10:51:50",
+            "2026-11-26 10:51:50",
+            "2026-11-28 12:51:52.385232493 +0000",
+            "2026-11-28 12:51:52Z",
+            "Nov 20 10:51:50 2026",
             "",
         ] {
             assert!(!run.is_in(text.as_bytes()), "{text}");
