@@ -44,9 +44,11 @@ impl Run<'_> {
         let is_written = |path: &[u8]| !self.before.is_as_it_was(path, self.started_ns);
         folded.seen.changed.retain(|(path, change)| !matches!(change, Change::File { .. }) || is_written(path));
         self.narrow_and_widen(&mut folded.seen);
-        // Variables that code of the build asked for in a compiler's process.
-        let asked = folded.late_variables.iter().map(|name| (name.clone(), self.context.place.asked(name)));
-        folded.seen.environment.extend(asked);
+        if !self.is_keyed_whole() {
+            // Variables that code of the build asked for in a compiler's process.
+            let asked = folded.late_variables.iter().map(|name| (name.clone(), self.context.place.asked(name)));
+            folded.seen.environment.extend(asked);
+        }
         if self.request.family == Family::Rustc {
             self.of_a_crate(observed_run, &mut folded)?;
         }
