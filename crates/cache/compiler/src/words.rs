@@ -253,7 +253,7 @@ pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
 
 /// Words with which a script reads the memory map of a process, or how much memory it uses, by a
 /// program that does so itself in every run.
-pub const OWN_MEMORY_WORDS: &[&str] = &["self/maps", "self/statm", "self/cgroup", "self/mountinfo"];
+pub const OWN_MEMORY_WORDS: &[&str] = &["self/maps", "self/statm"];
 
 /// Words of the pragmas with which gcc and clang compare the mtimes of two files.
 pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];

@@ -7,14 +7,14 @@ use memchr::memmem;
 
 /// Words with which zsh loads a module, such as one with `stat` or the time, or expands a prompt, in
 /// which `%D` is the date.
-const WORDS: &[&str] = &["zmodload", "(%", "PS4"];
+const WORDS: &[&str] = &["zmodload", "{(%", "(%)", "PS4"];
 
 /// Returns true if a text makes zsh ask for the time or for times of files, other than by the
 /// variables that every shell has.
 pub fn names_zsh_clocks(text: &[u8]) -> bool {
     contains_any(text, WORDS)
         || prints_a_prompt(text)
-        || memchr::memchr_iter(b'(', text).any(|at| is_age(&text[at + 1..]))
+        || memchr::memchr_iter(b'(', text).any(|at| follows_a_pattern(&text[..at]) && is_age(&text[at + 1..]))
 }
 
 /// Returns true for `print -P` and `print -l -nP`.
@@ -26,9 +26,17 @@ fn prints_a_prompt(text: &[u8]) -> bool {
     })
 }
 
+/// Returns true if a text ends as a pattern of file names may end, so that a parenthesis behind it
+/// chooses among these files.
+fn follows_a_pattern(before: &[u8]) -> bool {
+    before.last().is_some_and(|byte| b"*?])#/".contains(byte))
+}
+
 /// Returns true if what follows a parenthesis chooses files by their age, as in `*(.mh-1)`: `m`, `a`
 /// or `c`, then perhaps a unit and a sign, then a number.
 fn is_age(after: &[u8]) -> bool {
+    const BYTES_MAX: usize = 32;
+    let after = &after[..after.len().min(BYTES_MAX)];
     let qualifiers = after.split(|byte| b") \n".contains(byte)).next().unwrap_or_default();
     qualifiers.iter().enumerate().filter(|(_, letter)| b"amc".contains(letter)).any(|(at, _)| {
         let mut rest = &qualifiers[at + 1..];
@@ -56,7 +64,9 @@ mod tests {
         ] {
             assert!(names_zsh_clocks(text.as_bytes()), "{text}");
         }
-        for text in ["print -l P", "f() { ls; }", "x=(a b1 c)", "ls *(.om[1])", "$(echo c 1)"] {
+        for text in
+            ["print -l P", "f() { ls; }", "x=(a b1 c)", "ls *(.om[1])", "$(echo c 1)", "f(a1, b)", "printf '(%s)' x"]
+        {
             assert!(!names_zsh_clocks(text.as_bytes()), "{text}");
         }
     }

@@ -123,6 +123,17 @@ fn a_repository_belongs_to_another_user() {
             assert_eq!(project.compared(3, &argv), "hit", "{command}");
         }
     }
+    let settings = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1";
+    for (made, at, owned) in [
+        ("git clone -q --bare . b.git", "b.git", "b.git"),
+        ("git worktree add -q -f --detach tree HEAD", "tree", ".git/worktrees/tree"),
+    ] {
+        let script = format!("{settings}; git -C {at} describe --tags || echo none");
+        let argv = ["sh", "-c", &script];
+        let outcomes = [0, 1, 2, 3].map(|at| project.compared_after(at, &argv, made));
+        assert_eq!(outcomes[3], "hit", "{made}: {outcomes:?}");
+        project.compared_after(3, &argv, &format!("{made}; {}", owner("1", owned)));
+    }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use larder_sys::Opening;
 use memchr::memmem;
 
 use super::archive_times::Archive;
+use super::mtimes::SECOND_NS;
 use super::not_recorded::NotRecorded;
 
-const SECOND_NS: i64 = 1_000_000_000;
 /// Time zones differ from UTC by a multiple of this.
 const ZONE_STEP_S: i64 = 15 * 60;
 const DAY_S: i64 = 24 * 60 * 60;
@@ -90,14 +90,19 @@ impl RunTime {
     }
 }
 
-/// Returns how far the zone after a time of day is from UTC: ` +0530`, `+05:30` or `Z`, perhaps after
-/// a fraction of a second. Returns `None` if there is none.
+/// Returns how far the zone after a time of day is from UTC: ` +0530`, `+05:30`, ` UTC` or `Z`,
+/// perhaps after a fraction of a second or the year. Returns `None` if there is none.
 fn zone_s(rest: &[u8]) -> Option<i64> {
     let rest = match rest.strip_prefix(b".") {
         Some(fraction) => &fraction[fraction.iter().take_while(|byte| byte.is_ascii_digit()).count()..],
         None => rest,
     };
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let year = rest.get(..5).filter(|year| year[4] == b' ' && decimal(&year[..4]).is_some());
+    let rest = year.map_or(rest, |year| &rest[year.len()..]);
+    if rest.starts_with(b"UTC") || rest.starts_with(b"GMT") {
+        return Some(0);
+    }
     let sign = match rest.first()? {
         b'Z' => return Some(0),
         b'+' => 1,
@@ -223,6 +228,8 @@ mod tests {
             "2026-11-28 12:51:52",
             "Sat Nov 28 10:51:50 2026",
             "Sat, 28 Nov 2026 10:51:50 +0000",
+            "Sat Nov 28 11:51:50 2026 +0100",
+            "Sat Nov 28 10:51:50 UTC 2026",
         ] {
             assert!(run.is_in(text.as_bytes()), "{text}");
         }
@@ -238,6 +245,8 @@ mod tests {
             "2026-11-26 10:51:50",
             "2026-11-28 12:51:52.385232493 +0000",
             "2026-11-28 12:51:52Z",
+            "Sat Nov 28 10:51:50 2026 +0100",
+            "Sat Nov 28 12:51:52 UTC 2026",
             "Nov 20 10:51:50 2026",
             "",
         ] {

@@ -109,11 +109,8 @@ impl Run<'_> {
         let mut stored = OutputStorer::new(self.recorder, closed, umask_was_set, owners_were_set);
         let mut outputs = self.store_outputs(&folded.seen.changed, mtimes, &mut stored)?;
         let streams = stored.streams(&finished.written)?;
-        let run_time = RunTime::until_now(self.started_ns);
-        if self.shows(&outputs, &streams, &|text| run_time.is_in(text)) {
-            return Err(NotRecorded::Because(Unrecorded::Clock, b"a text with the time of the run".to_vec()));
-        }
-        let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
+        let shows_an_address = self.searched_texts(&outputs, &streams)?;
+        let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams, shows_an_address)?;
         let Decision { limit: otherwise, mut rewrites } =
             self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
         let mut of_history = Vec::new();
@@ -159,7 +156,8 @@ impl Run<'_> {
             return Err(NotRecorded::Because(Unrecorded::Clock, b"an option that is not on the command line".to_vec()));
         }
         let value = |name: &[u8]| self.context.place.asked(name);
-        note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, &value);
+        let value: Option<&dyn Fn(&[u8]) -> Option<Vec<u8>>> = if self.is_keyed_whole() { None } else { Some(&value) };
+        note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, value);
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;
@@ -214,6 +212,7 @@ impl Run<'_> {
         folded: &Folded,
         outputs: &[StoredOutput],
         streams: &StoredStreams,
+        shows_an_address: bool,
     ) -> Result<Option<Chance>, NotRecorded> {
         let numbers = scripts.numbers(self.model, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
@@ -230,24 +229,36 @@ impl Run<'_> {
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
             // A random value, because any two runs draw different numbers, whatever their process
             // ids are.
-            None if folded.chance_program.is_some() || self.shows(outputs, streams, &holds_an_address) => {
+            None if folded.chance_program.is_some() || shows_an_address => {
                 Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
             }
             None => Ok(None),
         }
     }
 
-    /// Returns true if `what` holds for a text that a whole command made. Logs and large files are
-    /// not searched.
-    fn shows(&self, outputs: &[StoredOutput], streams: &StoredStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
-        const SEARCHED_BYTES_MAX: u64 = 256 << 10;
+    /// Returns true if a text that a whole command made has an address of memory in it. Returns an
+    /// error if one has the time of the run in it. Logs and large files are not searched.
+    fn searched_texts(&self, outputs: &[StoredOutput], streams: &StoredStreams) -> Result<bool, NotRecorded> {
+        const TEXT_BYTES_MAX: u64 = 256 << 10;
         if self.request.family != Family::Command {
-            return false;
+            return Ok(false);
         }
-        let contents = outputs.iter().filter(|output| !is_log(&output.path)).filter_map(StoredOutput::content);
-        let small =
-            contents.chain(streams.iter()).filter(|content| content.borrowed().size_bytes() <= SEARCHED_BYTES_MAX);
-        small.filter_map(|content| content.searched(self.recorder, self.stat_cache)).any(|text| what(&text))
+        let run_time = RunTime::until_now(self.started_ns);
+        let files = outputs.iter().filter(|output| !is_log(&output.path));
+        let files = files.filter_map(|output| Some((output.path.as_slice(), output.content()?)));
+        let messages = streams.iter().map(|message| (&b"a message"[..], message));
+        let mut shows_an_address = false;
+        for (name, content) in files.chain(messages) {
+            if content.borrowed().size_bytes() > TEXT_BYTES_MAX {
+                continue;
+            }
+            let Some(text) = content.searched(self.recorder, self.stat_cache) else { continue };
+            if run_time.is_in(&text) {
+                return Err(NotRecorded::Because(Unrecorded::Clock, name.to_vec()));
+            }
+            shows_an_address = shows_an_address || holds_an_address(&text);
+        }
+        Ok(shows_an_address)
     }
 
     /// Returns true if the whole environment is in the key, as for a command of `larder run`.

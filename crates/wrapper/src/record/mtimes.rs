@@ -22,7 +22,7 @@ use larder_model::{Change, DateSource, Looked, Modified, Roots, Seen, Times, Unr
 
 use super::not_recorded::NotRecorded;
 
-const SECOND_NS: i64 = 1_000_000_000;
+pub(super) const SECOND_NS: i64 = 1_000_000_000;
 
 /// The mtime of an output.
 pub(crate) type Mtime = Modified<Vec<u8>>;

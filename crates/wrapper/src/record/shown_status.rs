@@ -23,37 +23,43 @@ use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;
 use memchr::memmem;
 
-const SECOND_NS: i64 = 1_000_000_000;
+use super::mtimes::SECOND_NS;
+
 /// The variables that name the directory of temporary files.
 const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
 
 /// Makes the status or mtime of each input an observation that is in an output or a message, and
 /// the variables for the directory of temporary files if a path of one is there. `value` returns
-/// the value of a variable.
-pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: &dyn Fn(&[u8]) -> Option<Vec<u8>>) {
-    let directories = TEMPORARY.iter().filter_map(|name| value(name)).filter(|path| path.starts_with(b"/"));
-    let directories = directories.chain([b"/tmp".to_vec()]).collect();
-    let mut shown = Shown { directories, ..Shown::default() };
-    let inputs: BTreeSet<(String, String)> = seen.looked.iter().filter_map(|(_, looked)| hexadecimal(looked)).collect();
-    let mtimes: BTreeSet<i64> = seen.looked.iter().filter_map(|(_, looked)| mtime_s(looked)).collect();
+/// the value of a variable; it is `None` if all variables are in the key.
+pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: Option<Value>) {
+    let named = TEMPORARY.iter().filter_map(|name| value?(name)).filter(|path| path.starts_with(b"/"));
+    let mut shown = Shown::default();
+    if value.is_some() {
+        shown.directories = named.chain([b"/tmp".to_vec()]).collect();
+    }
     for (path, _) in seen.changed.iter().filter(|(_, change)| matches!(change, Change::File { .. })) {
         if let Ok(Some(bytes)) = larder_sys::read_at_most(path, SEARCHED_BYTES_MAX) {
-            shown.search(&bytes, &inputs);
-            if is_linked_for_macos(&bytes) {
-                let is_in = |time_s: &&i64| memmem::find(&bytes, &time_s.to_le_bytes()).is_some();
-                shown.mtimes_s.extend(mtimes.iter().filter(is_in));
+            shown.search(&bytes);
+            if let Some(number_bytes) = bytes_of_number(&bytes) {
+                let mtimes = seen.looked.iter().filter_map(|(_, looked)| mtime_s(looked));
+                let is_in = |time_s: &i64| memmem::find(&bytes, &time_s.to_le_bytes()[..number_bytes]).is_some();
+                shown.mtimes_s.extend(mtimes.filter(is_in));
             }
         }
     }
     match written {
-        Written::Apart { stdout, stderr } => [stdout, stderr].into_iter().for_each(|text| shown.search(text, &inputs)),
-        Written::Together(text) => shown.search(text, &inputs),
+        Written::Apart { stdout, stderr } => [stdout, stderr].into_iter().for_each(|text| shown.search(text)),
+        Written::Together(text) => shown.search(text),
     }
-    if shown.is_temporary {
+    if let Some(value) = value.filter(|_| shown.is_temporary) {
         seen.environment.extend(TEMPORARY.iter().map(|name| (name.to_vec(), value(name))));
     }
+    if shown.numbers.is_empty() && shown.mtimes_s.is_empty() {
+        return;
+    }
     for (_, looked) in &mut seen.looked {
-        if hexadecimal(looked).is_some_and(|(_, inode)| shown.inodes.contains(&inode)) {
+        let is_meant = |(device, inode): (String, String)| shown.numbers.iter().any(|it| it.is(&device, &inode));
+        if hexadecimal(looked).is_some_and(is_meant) {
             looked.times = looked.times.max(Times::Status);
         }
         if mtime_s(looked).is_some_and(|time_s| shown.mtimes_s.contains(&time_s)) {
@@ -62,11 +68,13 @@ pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: &dyn 
     }
 }
 
+/// Returns the value of a variable.
+type Value<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
 /// What was found.
 #[derive(Default)]
 struct Shown {
-    /// Inode numbers in hexadecimal.
-    inodes: BTreeSet<String>,
+    numbers: Vec<Number>,
     /// Seconds since 1970.
     mtimes_s: BTreeSet<i64>,
     /// The directories in which temporary files may be.
@@ -76,11 +84,8 @@ struct Shown {
 }
 
 impl Shown {
-    fn search(&mut self, text: &[u8], inputs: &BTreeSet<(String, String)>) {
-        for number in numbers(text) {
-            let is_meant = |(device, inode): &&(String, String)| number.is(device, inode);
-            self.inodes.extend(inputs.iter().filter(is_meant).map(|(_, inode)| inode.clone()));
-        }
+    fn search(&mut self, text: &[u8]) {
+        self.numbers.extend(numbers(text));
         self.is_temporary |= self.directories.iter().any(|directory| names_temporary_file(text, directory));
     }
 }
@@ -90,16 +95,19 @@ impl Shown {
 fn names_temporary_file(text: &[u8], directory: &[u8]) -> bool {
     const RANDOM_BYTES: usize = 6;
     let directory = directory.strip_suffix(b"/").unwrap_or(directory);
-    let is_hexadecimal = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_random = |rest: &[u8], is_digit: &dyn Fn(&u8) -> bool| {
+        rest.iter().take_while(|byte| is_digit(byte)).count() == RANDOM_BYTES
+            && rest.get(RANDOM_BYTES).is_none_or(|byte| *byte == b'.')
+    };
     let is_temporary = |name: &[u8]| {
-        let of_gcc = name.strip_prefix(b"cc").and_then(|rest| rest.get(..RANDOM_BYTES));
-        of_gcc.is_some_and(|random| random.iter().all(u8::is_ascii_alphanumeric))
-            || memmem::find_iter(name, b"-").any(|at| name[at + 1..].get(..RANDOM_BYTES).is_some_and(is_hexadecimal))
+        name.strip_prefix(b"cc").is_some_and(|rest| is_random(rest, &u8::is_ascii_alphanumeric))
+            || memmem::find_iter(name, b"-").any(|at| is_random(&name[at + 1..], &is_hexadecimal))
     };
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte);
     memmem::find_iter(text, directory).filter_map(|at| text[at + directory.len()..].strip_prefix(b"/")).any(|rest| {
         let length = rest.iter().take_while(|byte| is_part(byte)).count();
-        is_temporary(&rest[..length])
+        rest.get(length) != Some(&b'/') && is_temporary(&rest[..length])
     })
 }
 
@@ -108,12 +116,18 @@ fn mtime_s(looked: &Looked) -> Option<i64> {
     looked.identity.filter(|_| looked.content).map(|identity| identity.modified_ns.div_euclid(SECOND_NS))
 }
 
-/// Returns true for a Mach-O file that is no object.
-fn is_linked_for_macos(bytes: &[u8]) -> bool {
+/// Returns how many bytes an address has in a Mach-O file that is no object, or in a file with
+/// several of these. Returns `None` for any other file.
+fn bytes_of_number(bytes: &[u8]) -> Option<usize> {
     const TYPE_AT: usize = 12;
     const OBJECT: u8 = 1;
-    let begins = bytes.starts_with(&[0xcf, 0xfa, 0xed, 0xfe]) || bytes.starts_with(&[0xce, 0xfa, 0xed, 0xfe]);
-    begins && bytes.get(TYPE_AT).is_some_and(|kind| *kind != OBJECT)
+    let is_linked = || bytes.get(TYPE_AT).is_some_and(|kind| *kind != OBJECT);
+    match bytes.get(..4)? {
+        [0xca, 0xfe, 0xba, 0xbe] => Some(8),
+        [0xcf, 0xfa, 0xed, 0xfe] if is_linked() => Some(8),
+        [0xce, 0xfa, 0xed, 0xfe] if is_linked() => Some(4),
+        _ => None,
+    }
 }
 
 /// Returns device and inode number of a file that was read, as clang writes them: the lower 32 bits.
@@ -185,16 +199,18 @@ mod tests {
         check("/var/tmp/place/src/x.c /var/tmp/x-1b2c3.o", false);
         check("/var/tmp/ccache/x", false);
         check("/var/tmpccq3hT0a", false);
+        check("/var/tmp/pkg-20240101/src/x.c /var/tmp/x-abcdef/x.c", false);
     }
 
     #[test]
     fn programs_for_macos() {
-        let check = |kind, expect| {
-            assert_eq!(is_linked_for_macos(&[0xcf, 0xfa, 0xed, 0xfe, 7, 0, 0, 1, 3, 0, 0, 0, kind]), expect)
+        let check = |magic, kind, expect| {
+            assert_eq!(bytes_of_number(&[magic, 0xfa, 0xed, 0xfe, 7, 0, 0, 1, 3, 0, 0, 0, kind]), expect)
         };
-        check(2, true);
-        check(1, false);
-        assert!(!is_linked_for_macos(b"\x7fELF"));
+        check(0xcf, 2, Some(8));
+        check(0xce, 2, Some(4));
+        check(0xcf, 1, None);
+        assert_eq!(bytes_of_number(b"\x7fELF"), None);
     }
 
     #[test]

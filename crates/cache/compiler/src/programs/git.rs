@@ -49,7 +49,7 @@ pub(super) fn shows(arguments: &[&[u8]]) -> Option<Git> {
         b"status" if begins(b"--porcelain") || has(b"-s") || has(b"--short") => Some(Git::ByName),
         // For a file that `touch` changed, `diff --raw` shows no digest. The other two commands show
         // the file as changed, because they do not compare contents.
-        b"diff" if may_be(b"--raw") || may_be(b"--patch-with-raw") => None,
+        b"diff" if may_be(b"--raw") || may_be(b"--patch-with-raw") && !has(b"--patch") => None,
         b"diff-index" if !has(b"--cached") => None,
         b"diff" | b"diff-index" if has(b"--quiet") || begins(b"--name-") => Some(Git::ByName),
         b"diff" | b"diff-index" => Some(Git::Shortened),
@@ -177,6 +177,7 @@ mod tests {
             "rev-parse --short HEAD",
             "log -1 --format=%h",
             "diff",
+            "diff --patch HEAD^",
             "log --format=%ci",
             "rev-list --disk-usage HEAD",
         ] {
@@ -202,6 +203,7 @@ mod tests {
             "diff-index --quiet HEAD --",
             "diff-files --name-only",
             "diff --raw HEAD^",
+            "diff --patch-w HEAD^",
             "config --get --type=expiry-date gc.reflogExpire",
             "config --exp --get gc.reflogExpire",
             "blame x",

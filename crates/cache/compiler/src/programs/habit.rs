@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains, contains_any};
+use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains_any};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -14,7 +14,7 @@ use super::{git, is_compiler_part};
 use crate::Family;
 use crate::names::{family_of, is_named, rewrites_output};
 use crate::python::draws_numbers;
-use crate::words::{AWK_WORDS, Named};
+use crate::words::{AWK_WORDS, Named, OWN_MEMORY_WORDS};
 
 /// How programs that are no shells compare mtimes of directories.
 const IN_PAIRS: DirectoryTimes = DirectoryTimes::InPairs(DirectoryChecks::Unknown);
@@ -65,7 +65,7 @@ fn strict(program: &[u8], told: &Told) -> Habit {
     let row = table::find(program);
     let rule = row.map_or(Rule::Unknown, |row| row.rule);
     // The path may be spelled in a way that no word shows, so reads of the maps are also counted.
-    let is_told = told.named.own_memory || told.may_have(|argument| contains(argument, "/proc/"));
+    let is_told = told.named.own_memory || told.may_have(|argument| contains_any(argument, OWN_MEMORY_WORDS));
     let (tunes_memory, maps_reads) = match row.map_or(Proc::Matters, |row| row.proc) {
         Proc::Always if !told.named.memory => (true, u32::MAX),
         Proc::Limits if !is_told => (true, 0),

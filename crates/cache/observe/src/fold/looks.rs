@@ -334,14 +334,14 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Returns true for git's repository and its working tree, which has a directory or file `.git`.
-    /// git refuses them if they belong to another user.
+    /// Returns true for git's repository and its working tree: a directory with `HEAD` or `.git` in
+    /// it, or something of the name `.git`. git refuses them if they belong to another user.
     fn is_repository(&self, e: &Event) -> bool {
-        let has_git = || {
-            let git = [e.path, b"/.git"].concat();
-            self.paths.looked(&git).is_some_and(|looked| looked.kind || looked.content)
+        let has = |name: &[u8]| {
+            let looked = self.paths.looked(&[e.path, b"/", name].concat());
+            looked.is_some_and(|looked| looked.kind || looked.content || looked.link)
         };
-        e.path.ends_with(b"/.git") || e.file_type() == FileType::Directory && has_git()
+        e.path.ends_with(b"/.git") || e.file_type() == FileType::Directory && (has(b".git") || has(b"HEAD"))
     }
 
     /// Handles a stat of something that the command made. Its times are those of this run, except

@@ -187,6 +187,7 @@ impl<'t> Processes<'t> {
         state.start_bits = e.mode & START_BITS;
         (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
         state.maps_reads = 0;
+        (state.objects, state.searches_objects) = (Vec::new(), false);
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
 

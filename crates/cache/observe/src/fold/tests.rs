@@ -710,3 +710,13 @@ fn a_file_that_is_moved_aside_and_removed_is_removed() {
     let alone = told(&folded("sh", vec![looked(), moved("/w/x.info", "/w/y.info")])).2;
     assert_eq!(alone, refused);
 }
+
+/// Only a nested wrapper reports that an owner counts. The mark of a look by a plugin is another.
+#[test]
+fn an_owner_counts_if_that_is_reported() {
+    for (extra, expect) in [(event::BY_LATE, false), (event::REPORTED_OWNER, true), (event::REPORTED_STATUS, false)] {
+        let look = event::Event { extra, ..event(EventKind::Stat, "/w/in") };
+        let seen = folded("/b/cc1", vec![look]).seen;
+        assert_eq!(seen.looked.iter().any(|(_, looked)| looked.owner), expect, "{extra:x}");
+    }
+}

@@ -512,6 +512,11 @@ impl Walk<'_> {
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
         let mut beyond = looked.clone();
+        if std::mem::take(&mut beyond.owner)
+            && let Some(owner) = failure(self.opened(directory), name, Fact::OWNER)
+        {
+            self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: owner });
+        }
         beyond.kind |= through.is_ok();
         beyond.absent |= through.is_err();
         self.path(&next, &beyond, depth + 1)
