@@ -18,7 +18,7 @@ const PACKAGES: &str = "\
 /// to try the packages of a release in a clean root.
 const PACKAGES_FOR_TESTS: &str = "\
     meson autoconf aclocal=automake unshare=util-linux redis-server fsck.erofs=erofs-utils \
-    /usr/sbin/debootstrap=debootstrap lintian bazel=bazel-bootstrap \
+    /usr/sbin/debootstrap=debootstrap lintian gawk zsh bazel=bazel-bootstrap \
     /usr/share/bazel/tools/skylib/WORKSPACE=bazel-skylib \
     /usr/share/bazel/rules/java/WORKSPACE=bazel-rules-java bundle=bundler composer mvn=maven gradle";
 
