@@ -249,6 +249,41 @@ fn a_set_user_id_program_is_not_recorded() {
     }
 }
 
+/// Makes `p.so`, a plugin of gcc with this body of a function. Returns false if gcc loads none.
+fn plugin(place: &Place, body: &str) -> bool {
+    let code = "#include <stdio.h>\n#include <sys/stat.h>\n#include <time.h>\n#include <unistd.h>\n\
+                extern char **environ;\nint plugin_is_GPL_compatible;\n\
+                int plugin_init(void *a, void *b) { BODY; return 0; }\n";
+    place.put("p.c", code.replace("BODY", body));
+    let made = place.run(&["gcc", "-shared", "-fPIC", "p.c", "-o", "p.so"]).run();
+    made.code == Some(0) && place.run(&["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "probe.o"]).run().code == Some(0)
+}
+
+/// The kernel observer cannot tell which code asked for an mtime: the compiler or its plugin.
+#[test]
+fn a_compile_with_a_plugin_is_not_left_to_the_kernel() {
+    probe_skip!(has("gcc"), "no gcc");
+    let place = place("");
+    let says_mtime = "struct stat s; if (!stat(\"in/a\", &s)) fprintf(stderr, \"%ld\\n\", (long)s.st_mtime)";
+    probe_skip!(plugin(&place, says_mtime), "gcc loads no plugins");
+    place.put("arguments", "-fplugin=./p.so\n");
+    place.put("my.specs", "*cc1_options:\n+ -fplugin=./p.so\n");
+    let by_kernel = |argv: &[&str]| place.counted(place.larder(argv).env("LARDER_OBSERVER", "kernel")).1;
+    let plain = by_kernel(&["gcc", "-c", "x.c", "-o", "x.o"]);
+    probe_skip!(plain == "miss", "the kernel observer does not work: {plain}");
+    let cases = [
+        (&["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"][..], "bypass:cannot-observe"),
+        (&["gcc", "@arguments", "-c", "x.c", "-o", "x.o"], "bypass:cannot-observe"),
+        (&["gcc", "-specs=my.specs", "-c", "x.c", "-o", "x.o"], "miss:unjudged"),
+        (&["run", "--", "sh", "-c", "gcc @arguments -c x.c -o x.o"], "miss:unjudged"),
+    ];
+    for (argv, expected) in cases {
+        for _ in 0..2 {
+            assert_eq!(by_kernel(argv), expected, "{argv:?}");
+        }
+    }
+}
+
 /// A signal that arrives while the kernel observer examines a system call must not leave a
 /// descriptor open. `dash` catches SIGCHLD.
 #[test]

@@ -9,9 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, rust, starts_others};
+use larder_compiler::{
+    Family, is_compiler_part, load_plugins, loads_plugin, may_load_plugins, runs_code_of_builds, runs_other_code, rust,
+    starts_others,
+};
 use larder_lookup::{
-    Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
+    Abilities, Place, Request, ResponseFilesOnDisk, changes_key, command_key, made_program_key, open_key, program_key,
+    tool_key, unseen_path,
 };
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
@@ -323,6 +327,9 @@ impl<'a> ObserverTrust<'a> {
             if self.request.family == Family::Rustc {
                 return Err((Unrecorded::Unjudged, self.request.command.program.clone()));
             }
+            if let Some(program) = self.loads_plugins_unseen(run) {
+                return Err((Unrecorded::Unjudged, program));
+            }
             let taken = self.preload_is_forced && observed_run.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
@@ -368,6 +375,26 @@ impl<'a> ObserverTrust<'a> {
             }
         }
         Ok(looks.into_iter().collect())
+    }
+
+    /// Returns a compiler that may have loaded a plugin. The kernel does not tell the plugin's reads
+    /// of the clock and of mtimes from those of the compiler.
+    fn loads_plugins_unseen(&self, run: &RunModel) -> Option<Vec<u8>> {
+        let arguments = &self.request.action.argv[1..];
+        let is_compile = self.request.family.is_gcc_or_clang();
+        if is_compile && load_plugins(arguments, &ResponseFilesOnDisk(&self.request.action.cwd)) {
+            return Some(self.request.command.program.clone());
+        }
+        // Too long to be kept whole. The command's own arguments are known.
+        let may_load = || !is_compile || arguments.iter().any(|word| runs_other_code(word));
+        let loads = |start: &&Start| {
+            may_load_plugins(file_name(start.program))
+                && match larder_observe::arguments(start.arguments) {
+                    Some(mut words) => words.any(loads_plugin),
+                    None => may_load(),
+                }
+        };
+        run.starts.iter().find(loads).map(|start| start.program.to_vec())
     }
 
     /// Returns the procedural macros that rustc loaded, with the digests of their files. Each is
