@@ -284,6 +284,50 @@ fn a_compile_with_a_plugin_is_not_left_to_the_kernel() {
     }
 }
 
+/// The library does not see these calls, or does not see who makes them. The plugin's symbols do.
+#[test]
+fn uses_of_a_plugin_that_nobody_sees_count() {
+    probe_skip!(has("gcc"), "no gcc");
+    let compile = ["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"];
+    let outcomes = |body: &str| {
+        let place = place("");
+        if !plugin(&place, body) {
+            return None;
+        }
+        let outcome = |value| place.counted(place.larder(&compile).env("SOME_VALUE", value)).1;
+        Some([outcome("1"), outcome("1"), outcome("2")])
+    };
+    probe_skip!(outcomes("fputs(\"me\\n\", stderr)").is_some(), "gcc loads no plugins");
+    let cases = [
+        ("fputs(\"me\\n\", stderr)", ["miss", "hit", "hit"]),
+        ("fputs(environ[0], stderr)", ["miss", "hit", "miss"]),
+        ("fprintf(stderr, \"%d\\n\", (int)geteuid())", ["miss:not-observed"; 3]),
+        ("fprintf(stderr, \"%d\\n\", clock() < 0)", ["miss:not-observed"; 3]),
+        ("fprintf(stderr, \"%d\\n\", (int)getpid())", ["miss"; 3]),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(outcomes(body).expect("gcc loads no plugin"), expected, "{body}");
+    }
+}
+
+/// The C++ library asks for more than the plugin that it is linked to.
+#[test]
+fn the_library_of_a_plugin_does_not_count() {
+    probe_skip!(has("gcc") && has("g++"), "no gcc, or no g++");
+    let place = place("");
+    place.put(
+        "p.cc",
+        "#include <iostream>\nextern \"C\" { int plugin_is_GPL_compatible;\n\
+         int plugin_init(void *, void *) { std::cerr << \"me\\n\"; return 0; } }\n",
+    );
+    let compile = ["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"];
+    let works = place.run(&["g++", "-shared", "-fPIC", "p.cc", "-o", "p.so"]).run().code == Some(0)
+        && place.run(&compile).run().code == Some(0);
+    probe_skip!(works, "g++ makes no plugins for gcc");
+    place.remove(&["x.o"]);
+    place.check(&compile, &["miss", "hit"]);
+}
+
 /// A signal that arrives while the kernel observer examines a system call must not leave a
 /// descriptor open. `dash` catches SIGCHLD.
 #[test]

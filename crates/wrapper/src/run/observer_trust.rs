@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use larder_compiler::{
-    Family, is_compiler_part, load_plugins, loads_plugin, may_load_plugins, runs_code_of_builds, runs_other_code, rust,
+    Family, is_compiler_part, is_rustc, load_plugins, loads_plugin, may_load_plugins, runs_other_code, rust,
     starts_others,
 };
 use larder_lookup::{
@@ -71,14 +71,14 @@ impl<'a> ObserverTrust<'a> {
         }
         let verdict = observed_run.verdict.as_ref()?;
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
-        let is_rustc = self.request.family == Family::Rustc;
+        let makes_crate = self.request.family == Family::Rustc;
         let (mut plugins, named) = (self.plugins(run), self.named_plugins());
         let (mut faulty, mut tool_is_faulty, mut plugins_are_faulty) = (false, false, verdict.dropped);
         for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
             // rustup's proxy is the tool as well as the rustc that it becomes.
-            let is_tool = content == self.request.action.tool || is_rustc && runs_code_of_builds(file_name(&path));
+            let is_tool = content == self.request.action.tool || makes_crate && is_rustc(file_name(&path));
             // A procedural macro may have done it, and other crates do not load that macro. rustc
             // gets its verdict from a crate without macros, or with others.
             if missed && is_tool && !(plugins.is_empty() && named.is_empty()) {
@@ -99,7 +99,7 @@ impl<'a> ObserverTrust<'a> {
         self.learn_of_plugins(&plugins, plugins_are_faulty, ended_well);
         let of_run = match () {
             // Only some runs of rustc start a linker. It has a verdict of its own.
-            () if is_rustc && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
+            () if makes_crate && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
             () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
             () if ended_well => Judgement::Believed(Vec::new()),
             // The run failed, and one that succeeds may start more programs.
@@ -422,13 +422,13 @@ impl<'a> ObserverTrust<'a> {
     /// Returns true for a known part of a compiler, if the kernel observer does not work here.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
         let name = file_name(program);
-        is_compiler_part(name) && !runs_code_of_builds(name) && !self.abilities.kernel()
+        is_compiler_part(name) && !is_rustc(name) && !self.abilities.kernel()
     }
 
     /// Returns why a run is not trusted, and remembers how to observe the next one. A linker or a
     /// procedural macro that cannot be observed is no reason to give up the other crates.
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
-        let is_of_other = || self.request.family == Family::Rustc && !runs_code_of_builds(file_name(&program));
+        let is_of_other = || self.request.family == Family::Rustc && !is_rustc(file_name(&program));
         if next != Judgement::Disbelieved || !is_of_other() {
             self.keep(&next);
         }
@@ -512,6 +512,6 @@ fn merge(looked: &mut Looked, stat: &Unseen) {
 
 /// Returns the paths of the procedural macros that rustc loaded.
 pub(crate) fn macros<'t>(run: &RunModel<'t>) -> impl Iterator<Item = &'t [u8]> {
-    let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
+    let of_rustc = run.plugins.iter().filter(|(program, _)| is_rustc(file_name(program)));
     of_rustc.map(|(_, path)| *path)
 }
