@@ -11,6 +11,7 @@
 //! Unaware of: where clang looks for configuration files, and what an argument means.
 
 use larder_model::Bypass;
+use larder_model::path::file_name;
 
 use crate::naming::Naming;
 use crate::parse::parse;
@@ -22,6 +23,15 @@ pub const VARIABLES_WITH_ARGUMENTS: [&str; 2] = ["CCC_ADD_ARGS", "CCC_OVERRIDE_O
 
 /// Stands in a configuration for the directory that it is in.
 const OWN_DIRECTORY: &[u8] = b"<CFGDIR>";
+
+/// Returns the names of the configuration files that `--config` names, without directories.
+pub fn named_configurations(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Vec<Vec<u8>> {
+    let expanded = response::expand(arguments, files);
+    let arguments = expanded.as_deref().unwrap_or(arguments);
+    let next = arguments.windows(2).filter(|pair| pair[0] == b"--config").map(|pair| pair[1].as_slice());
+    let joined = arguments.iter().filter_map(|word| word.strip_prefix(b"--config="));
+    next.chain(joined).map(|path| file_name(path).to_vec()).collect()
+}
 
 /// Returns the arguments in a configuration file. `files` reads the files that it includes.
 pub fn arguments_of_configuration(content: &[u8], directory: &[u8], files: &dyn ResponseFiles) -> Vec<Vec<u8>> {
@@ -92,7 +102,11 @@ mod tests {
 
     impl ResponseFiles for Included {
         fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
-            (path == b"more.cfg").then(|| b"-flto".to_vec())
+            match path {
+                b"more.cfg" => Some(b"-flto".to_vec()),
+                b"told" => Some(b"--config d/mine -O2".to_vec()),
+                _ => None,
+            }
         }
     }
 
@@ -109,6 +123,17 @@ mod tests {
         check("@more.cfg -c", "-flto -c");
         check("@none -c", "@none -c");
         check("--sysroot=<CFGDIR>/s $-lm", "--sysroot=/d/s -lm");
+    }
+
+    #[test]
+    fn configurations_that_are_named() {
+        let check = |line: &str, expect: &str| {
+            let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(joined(&named_configurations(&words, &Included)), expect, "{line}");
+        };
+        check("--config a/b --config=c -c", "b c");
+        check("@told -c", "mine");
+        check("@none --config=c", "c");
     }
 
     #[test]

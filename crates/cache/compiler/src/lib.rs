@@ -52,7 +52,9 @@ pub use environment::{
     environment, environment_of_libc, getenv_is_covered, is_left_out, is_search_path, is_search_path_of_compilers,
     matters_on_terminal_only, search_paths, variable_asks_for_statistics,
 };
-pub use hidden::{VARIABLES_WITH_ARGUMENTS, are_too_hard, arguments_of_configuration, arguments_of_variable};
+pub use hidden::{
+    VARIABLES_WITH_ARGUMENTS, are_too_hard, arguments_of_configuration, arguments_of_variable, named_configurations,
+};
 pub use language::is_source;
 pub use names::{
     adds_execute, family_of, is_masquerade_name, opens_output, replaces_output, rewrites_output, unlinks_output,

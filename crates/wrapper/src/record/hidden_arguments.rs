@@ -2,7 +2,9 @@
 //!
 //! Unaware of: what they mean.
 
-use larder_compiler::{VARIABLES_WITH_ARGUMENTS, arguments_of_configuration, arguments_of_variable};
+use larder_compiler::{
+    VARIABLES_WITH_ARGUMENTS, arguments_of_configuration, arguments_of_variable, named_configurations,
+};
 use larder_lookup::ResponseFilesOnDisk;
 use larder_model::path::{file_name, parent};
 use larder_model::{Looked, contains};
@@ -28,16 +30,10 @@ impl Run<'_> {
         if looked.iter().any(is_gccs) {
             return arguments;
         }
-        let argv = &self.request.action.argv;
-        let named: Vec<&[u8]> = argv
-            .iter()
-            .zip(argv.iter().skip(1))
-            .filter_map(|(word, next)| if word == b"--config" { Some(next) } else { None })
-            .map(Vec::as_slice)
-            .chain(argv.iter().filter_map(|word| word.strip_prefix(b"--config=")))
-            .map(file_name)
-            .collect();
-        for path in read().filter(|path| path.ends_with(b".cfg") || named.contains(&file_name(path))) {
+        let action = &self.request.action;
+        let named = named_configurations(&action.argv[1..], &ResponseFilesOnDisk(&action.cwd));
+        let is_named = |path: &[u8]| named.iter().any(|name| name == file_name(path));
+        for path in read().filter(|path| path.ends_with(b".cfg") || is_named(path)) {
             let content = content_of(path);
             let directory = parent(path).unwrap_or_default();
             let files = ResponseFilesOnDisk(directory);
