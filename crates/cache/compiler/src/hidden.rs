@@ -43,8 +43,10 @@ pub fn arguments_of_configuration(content: &[u8], directory: &[u8], files: &dyn 
 }
 
 /// Returns the arguments that one of [`VARIABLES_WITH_ARGUMENTS`] adds or puts in place of others.
-pub fn arguments_of_variable(value: &[u8]) -> Vec<Vec<u8>> {
-    let parts = value.split(|byte| matches!(byte, b' ' | b',')).filter(|part| !part.is_empty());
+/// Spaces separate them, and commas as well in `CCC_ADD_ARGS`, which old versions read.
+pub fn arguments_of_variable(name: &str, value: &[u8]) -> Vec<Vec<u8>> {
+    let by_commas = name == "CCC_ADD_ARGS";
+    let parts = value.split(|&byte| byte == b' ' || by_commas && byte == b',').filter(|part| !part.is_empty());
     let added = |part: &[u8]| match part {
         [b'+' | b'^' | b'#', rest @ ..] => rest.to_vec(),
         // `s/OLD/NEW/`
@@ -138,9 +140,13 @@ mod tests {
 
     #[test]
     fn variables() {
-        let check = |value: &str, expect: &str| assert_eq!(joined(&arguments_of_variable(value.as_bytes())), expect);
-        check("# +-O1 ^-g x-Wall s/-O./-flto/", "-O1 -g x-Wall -flto");
-        check("-g,-O2", "-g -O2");
+        let words = |name, value: &str| {
+            let words = arguments_of_variable(name, value.as_bytes());
+            words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
+        };
+        let overriding = words("CCC_OVERRIDE_OPTIONS", "# +-O1 ^-g x-Wall s/-O./-flto/ +-Wl,-z,now");
+        assert_eq!(overriding, ["-O1", "-g", "x-Wall", "-flto", "-Wl,-z,now"]);
+        assert_eq!(words("CCC_ADD_ARGS", "-g,-O2"), ["-g", "-O2"]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Run<'_> {
         }
         for name in VARIABLES_WITH_ARGUMENTS {
             let value = self.context.place.variable(name.as_bytes());
-            arguments.extend(value.map(arguments_of_variable).unwrap_or_default());
+            arguments.extend(value.map(|value| arguments_of_variable(name, value)).unwrap_or_default());
         }
         arguments
     }
