@@ -284,9 +284,50 @@ fn a_compile_with_a_plugin_is_not_left_to_the_kernel() {
     }
 }
 
-/// The library does not see these calls, or does not see who makes them. The plugin's symbols do.
+/// An option is named with the file or variable that it is from.
 #[test]
-fn uses_of_a_plugin_that_nobody_sees_count() {
+fn options_that_are_not_on_the_command_line() {
+    probe_skip!(has("clang") && has("gcc"), "no clang, or no gcc");
+    let place = place("");
+    place.put("p.c", "int unused;\n");
+    place.run(&["gcc", "-shared", "-fPIC", "p.c", "-o", "p.so"]).run().ends(0);
+    place.put("reports", "-ftime-report\n");
+    place.put("loads.cfg", "-fplugin=./p.so\n");
+    place.put("arguments", "--config ./reports\n");
+    let plain = ["clang", "-c", "x.c", "-o", "x.o"];
+    let (of_file, of_response) =
+        ([&plain[..], &["--config", "./reports"]].concat(), [&plain[..], &["@arguments"]].concat());
+    let loads = [&plain[..], &["--config", "./loads.cfg"]].concat();
+    for argv in [&of_file, &loads] {
+        probe_skip!(place.run(argv).run().code == Some(0), "clang takes no such configuration");
+    }
+    let by_kernel = place.counted(place.larder(&plain).env("LARDER_OBSERVER", "kernel")).1;
+    let log = place.path("log");
+    let outcome = |argv: &[&str], (name, value): (&str, &str)| {
+        std::fs::write(&log, "").expect("cannot write the log");
+        let outcome = place.counted(place.larder(argv).env("LARDER_LOG", &log).env(name, value)).1;
+        (outcome, std::fs::read_to_string(&log).expect("there is no log"))
+    };
+    for (argv, variable, expected, detail) in [
+        (&of_file[..], ("NONE", ""), "miss:clock", "-ftime-report in "),
+        (&of_response, ("NONE", ""), "miss:clock", "/reports"),
+        (&plain, ("CCC_OVERRIDE_OPTIONS", "+-ftime-report"), "miss:clock", "-ftime-report in CCC_OVERRIDE_OPTIONS"),
+        (&loads, ("LARDER_OBSERVER", "kernel"), "miss:unjudged", "-fplugin=./p.so in "),
+        (&loads, ("NONE", ""), "miss", ""),
+    ] {
+        if variable.1 == "kernel" && by_kernel != "miss" {
+            eprintln!("skipped: the kernel observer does not work: {by_kernel}");
+            continue;
+        }
+        let (outcome, log) = outcome(argv, variable);
+        assert!(outcome == expected && log.contains(detail), "{argv:?} {variable:?}: {outcome} {log}");
+    }
+}
+
+/// The library misses these calls, or does not see what code makes them. The names in the plugin's
+/// file show them.
+#[test]
+fn uses_of_a_plugin_count_without_an_event() {
     probe_skip!(has("gcc"), "no gcc");
     let compile = ["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"];
     let outcomes = |body: &str| {

@@ -26,6 +26,9 @@ const OWN_DIRECTORY: &[u8] = b"<CFGDIR>";
 
 /// Returns the names of the configuration files that `--config` names, without directories.
 pub fn named_configurations(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Vec<Vec<u8>> {
+    if !arguments.iter().any(|word| word.starts_with(b"@") || word.starts_with(b"--config")) {
+        return Vec::new();
+    }
     let expanded = response::expand(arguments, files);
     let arguments = expanded.as_deref().unwrap_or(arguments);
     let next = arguments.windows(2).filter(|pair| pair[0] == b"--config").map(|pair| pair[1].as_slice());
@@ -58,11 +61,18 @@ pub fn arguments_of_variable(name: &str, value: &[u8]) -> Vec<Vec<u8>> {
     parts.map(added).filter(|word| !word.is_empty()).collect()
 }
 
-/// Returns true if a command with these arguments would be a bypass, because of an effect that
+/// Returns an argument because of which a command with these arguments would be a bypass: its effect
 /// cannot be repeated from a record.
-pub fn are_too_hard(hidden: &[Vec<u8>], files: &dyn ResponseFiles) -> bool {
-    let words: Vec<Vec<u8>> = hidden.iter().cloned().chain([b"-c".to_vec(), b"x.c".to_vec()]).collect();
-    parse(Family::Clang, &words, files) == Err(Bypass::TooHard)
+pub fn too_hard<'w>(hidden: &'w [Vec<u8>], files: &dyn ResponseFiles) -> Option<&'w [u8]> {
+    let is_too_hard = |words: &[Vec<u8>]| {
+        let words: Vec<Vec<u8>> = words.iter().cloned().chain([b"-c".to_vec(), b"x.c".to_vec()]).collect();
+        parse(Family::Clang, &words, files) == Err(Bypass::TooHard)
+    };
+    if hidden.is_empty() || !is_too_hard(hidden) {
+        return None;
+    }
+    // If none is so by itself, several are together.
+    hidden.iter().find(|word| is_too_hard(std::slice::from_ref(word))).or(hidden.first()).map(Vec::as_slice)
 }
 
 impl Naming {
@@ -158,6 +168,7 @@ mod tests {
         assert_eq!(both.transforms, Some(b"-flto".to_vec()));
         assert_eq!((both.mapped.len(), joined(&both.definitions)), (1, "-DX".to_owned()));
         assert_eq!((both.preprocess, both.sources), (naming.preprocess, naming.sources));
-        assert!(are_too_hard(&words("-O2 -ftime-report"), &Included) && !are_too_hard(&words("-O2 -g"), &Included));
+        assert_eq!(too_hard(&words("-O2 -ftime-report -g"), &Included), Some(&b"-ftime-report"[..]));
+        assert_eq!(too_hard(&words("-O2 -g"), &Included), None);
     }
 }

@@ -53,7 +53,7 @@ pub use environment::{
     matters_on_terminal_only, search_paths, variable_asks_for_statistics,
 };
 pub use hidden::{
-    VARIABLES_WITH_ARGUMENTS, are_too_hard, arguments_of_configuration, arguments_of_variable, named_configurations,
+    VARIABLES_WITH_ARGUMENTS, arguments_of_configuration, arguments_of_variable, named_configurations, too_hard,
 };
 pub use language::is_source;
 pub use names::{
