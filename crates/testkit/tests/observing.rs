@@ -249,6 +249,126 @@ fn a_set_user_id_program_is_not_recorded() {
     }
 }
 
+/// Makes `p.so`, a plugin of gcc with this body of a function. Returns false if gcc loads none.
+fn plugin(place: &Place, body: &str) -> bool {
+    let code = "#include <stdio.h>\n#include <sys/stat.h>\n#include <time.h>\n#include <unistd.h>\n\
+                extern char **environ;\nint plugin_is_GPL_compatible;\n\
+                int plugin_init(void *a, void *b) { BODY; return 0; }\n";
+    place.put("p.c", code.replace("BODY", body));
+    let made = place.run(&["gcc", "-shared", "-fPIC", "p.c", "-o", "p.so"]).run();
+    made.code == Some(0) && place.run(&["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "probe.o"]).run().code == Some(0)
+}
+
+/// The kernel observer cannot tell which code asked for an mtime: the compiler or its plugin.
+#[test]
+fn a_compile_with_a_plugin_is_not_left_to_the_kernel() {
+    probe_skip!(has("gcc"), "no gcc");
+    let place = place("");
+    let says_mtime = "struct stat s; if (!stat(\"in/a\", &s)) fprintf(stderr, \"%ld\\n\", (long)s.st_mtime)";
+    probe_skip!(plugin(&place, says_mtime), "gcc loads no plugins");
+    place.put("arguments", "-fplugin=./p.so\n");
+    place.put("my.specs", "*cc1_options:\n+ -fplugin=./p.so\n");
+    let by_kernel = |argv: &[&str]| place.counted(place.larder(argv).env("LARDER_OBSERVER", "kernel")).1;
+    let plain = by_kernel(&["gcc", "-c", "x.c", "-o", "x.o"]);
+    probe_skip!(plain == "miss", "the kernel observer does not work: {plain}");
+    let cases = [
+        (&["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"][..], "bypass:cannot-observe"),
+        (&["gcc", "@arguments", "-c", "x.c", "-o", "x.o"], "bypass:cannot-observe"),
+        (&["gcc", "-specs=my.specs", "-c", "x.c", "-o", "x.o"], "miss:unjudged"),
+        (&["run", "--", "sh", "-c", "gcc @arguments -c x.c -o x.o"], "miss:unjudged"),
+    ];
+    for (argv, expected) in cases {
+        for _ in 0..2 {
+            assert_eq!(by_kernel(argv), expected, "{argv:?}");
+        }
+    }
+}
+
+/// An option is named with the file or variable that it is from.
+#[test]
+fn options_that_are_not_on_the_command_line() {
+    probe_skip!(has("clang") && has("gcc"), "no clang, or no gcc");
+    let place = place("");
+    place.put("p.c", "int unused;\n");
+    place.run(&["gcc", "-shared", "-fPIC", "p.c", "-o", "p.so"]).run().ends(0);
+    place.put("reports", "-ftime-report\n");
+    place.put("loads.cfg", "-fplugin=./p.so\n");
+    place.put("arguments", "--config ./reports\n");
+    let plain = ["clang", "-c", "x.c", "-o", "x.o"];
+    let (of_file, of_response) =
+        ([&plain[..], &["--config", "./reports"]].concat(), [&plain[..], &["@arguments"]].concat());
+    let loads = [&plain[..], &["--config", "./loads.cfg"]].concat();
+    for argv in [&of_file, &loads] {
+        probe_skip!(place.run(argv).run().code == Some(0), "clang takes no such configuration");
+    }
+    let by_kernel = place.counted(place.larder(&plain).env("LARDER_OBSERVER", "kernel")).1;
+    let log = place.path("log");
+    let outcome = |argv: &[&str], (name, value): (&str, &str)| {
+        std::fs::write(&log, "").expect("cannot write the log");
+        let outcome = place.counted(place.larder(argv).env("LARDER_LOG", &log).env(name, value)).1;
+        (outcome, std::fs::read_to_string(&log).expect("there is no log"))
+    };
+    for (argv, variable, expected, detail) in [
+        (&of_file[..], ("NONE", ""), "miss:clock", "-ftime-report in "),
+        (&of_response, ("NONE", ""), "miss:clock", "/reports"),
+        (&plain, ("CCC_OVERRIDE_OPTIONS", "+-ftime-report"), "miss:clock", "-ftime-report in CCC_OVERRIDE_OPTIONS"),
+        (&loads, ("LARDER_OBSERVER", "kernel"), "miss:unjudged", "-fplugin=./p.so in "),
+        (&loads, ("NONE", ""), "miss", ""),
+    ] {
+        if variable.1 == "kernel" && by_kernel != "miss" {
+            eprintln!("skipped: the kernel observer does not work: {by_kernel}");
+            continue;
+        }
+        let (outcome, log) = outcome(argv, variable);
+        assert!(outcome == expected && log.contains(detail), "{argv:?} {variable:?}: {outcome} {log}");
+    }
+}
+
+/// The library misses these calls, or does not see what code makes them. The names in the plugin's
+/// file show them.
+#[test]
+fn uses_of_a_plugin_count_without_an_event() {
+    probe_skip!(has("gcc"), "no gcc");
+    let compile = ["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"];
+    let outcomes = |body: &str| {
+        let place = place("");
+        if !plugin(&place, body) {
+            return None;
+        }
+        let outcome = |value| place.counted(place.larder(&compile).env("SOME_VALUE", value)).1;
+        Some([outcome("1"), outcome("1"), outcome("2")])
+    };
+    probe_skip!(outcomes("fputs(\"me\\n\", stderr)").is_some(), "gcc loads no plugins");
+    let cases = [
+        ("fputs(\"me\\n\", stderr)", ["miss", "hit", "hit"]),
+        ("fputs(environ[0], stderr)", ["miss", "hit", "miss"]),
+        ("fprintf(stderr, \"%d\\n\", (int)geteuid())", ["miss:not-observed"; 3]),
+        ("fprintf(stderr, \"%d\\n\", clock() < 0)", ["miss:not-observed"; 3]),
+        ("fprintf(stderr, \"%d\\n\", (int)getpid())", ["miss"; 3]),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(outcomes(body).expect("gcc loads no plugin"), expected, "{body}");
+    }
+}
+
+/// The C++ library asks for more than the plugin that it is linked to.
+#[test]
+fn the_library_of_a_plugin_does_not_count() {
+    probe_skip!(has("gcc") && has("g++"), "no gcc, or no g++");
+    let place = place("");
+    place.put(
+        "p.cc",
+        "#include <iostream>\nextern \"C\" { int plugin_is_GPL_compatible;\n\
+         int plugin_init(void *, void *) { std::cerr << \"me\\n\"; return 0; } }\n",
+    );
+    let compile = ["gcc", "-fplugin=./p.so", "-c", "x.c", "-o", "x.o"];
+    let works = place.run(&["g++", "-shared", "-fPIC", "p.cc", "-o", "p.so"]).run().code == Some(0)
+        && place.run(&compile).run().code == Some(0);
+    probe_skip!(works, "g++ makes no plugins for gcc");
+    place.remove(&["x.o"]);
+    place.check(&compile, &["miss", "hit"]);
+}
+
 /// A signal that arrives while the kernel observer examines a system call must not leave a
 /// descriptor open. `dash` catches SIGCHLD.
 #[test]

@@ -213,7 +213,9 @@ pub(crate) enum Proof {
 pub(crate) enum Alters {
     /// `_`: nothing that matters.
     Nothing,
-    /// The compiler runs or loads code that is not part of it.
+    /// The compiler loads code that is not part of it into its own process.
+    Plugins,
+    /// The compiler runs code that is not part of it.
     Programs,
     /// Source text is read by other rules. A traditional preprocessor has other strings and
     /// comments, another input character set has other letters, and a part of a name can be

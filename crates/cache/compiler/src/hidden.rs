@@ -11,6 +11,7 @@
 //! Unaware of: where clang looks for configuration files, and what an argument means.
 
 use larder_model::Bypass;
+use larder_model::path::file_name;
 
 use crate::naming::Naming;
 use crate::parse::parse;
@@ -23,6 +24,18 @@ pub const VARIABLES_WITH_ARGUMENTS: [&str; 2] = ["CCC_ADD_ARGS", "CCC_OVERRIDE_O
 /// Stands in a configuration for the directory that it is in.
 const OWN_DIRECTORY: &[u8] = b"<CFGDIR>";
 
+/// Returns the names of the configuration files that `--config` names, without directories.
+pub fn named_configurations(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Vec<Vec<u8>> {
+    if !arguments.iter().any(|word| word.starts_with(b"@") || word.starts_with(b"--config")) {
+        return Vec::new();
+    }
+    let expanded = response::expand(arguments, files);
+    let arguments = expanded.as_deref().unwrap_or(arguments);
+    let next = arguments.windows(2).filter(|pair| pair[0] == b"--config").map(|pair| pair[1].as_slice());
+    let joined = arguments.iter().filter_map(|word| word.strip_prefix(b"--config="));
+    next.chain(joined).map(|path| file_name(path).to_vec()).collect()
+}
+
 /// Returns the arguments in a configuration file. `files` reads the files that it includes.
 pub fn arguments_of_configuration(content: &[u8], directory: &[u8], files: &dyn ResponseFiles) -> Vec<Vec<u8>> {
     let joined = replaced(&replaced(content, b"\\\r\n", b""), b"\\\n", b"");
@@ -33,8 +46,10 @@ pub fn arguments_of_configuration(content: &[u8], directory: &[u8], files: &dyn 
 }
 
 /// Returns the arguments that one of [`VARIABLES_WITH_ARGUMENTS`] adds or puts in place of others.
-pub fn arguments_of_variable(value: &[u8]) -> Vec<Vec<u8>> {
-    let parts = value.split(|byte| matches!(byte, b' ' | b',')).filter(|part| !part.is_empty());
+/// Spaces separate them, and commas as well in `CCC_ADD_ARGS`, which old versions read.
+pub fn arguments_of_variable(name: &str, value: &[u8]) -> Vec<Vec<u8>> {
+    let by_commas = name == "CCC_ADD_ARGS";
+    let parts = value.split(|&byte| byte == b' ' || by_commas && byte == b',').filter(|part| !part.is_empty());
     let added = |part: &[u8]| match part {
         [b'+' | b'^' | b'#', rest @ ..] => rest.to_vec(),
         // `s/OLD/NEW/`
@@ -46,11 +61,18 @@ pub fn arguments_of_variable(value: &[u8]) -> Vec<Vec<u8>> {
     parts.map(added).filter(|word| !word.is_empty()).collect()
 }
 
-/// Returns true if a command with these arguments would be a bypass, because of an effect that
+/// Returns an argument because of which a command with these arguments would be a bypass: its effect
 /// cannot be repeated from a record.
-pub fn are_too_hard(hidden: &[Vec<u8>], files: &dyn ResponseFiles) -> bool {
-    let words: Vec<Vec<u8>> = hidden.iter().cloned().chain([b"-c".to_vec(), b"x.c".to_vec()]).collect();
-    parse(Family::Clang, &words, files) == Err(Bypass::TooHard)
+pub fn too_hard<'w>(hidden: &'w [Vec<u8>], files: &dyn ResponseFiles) -> Option<&'w [u8]> {
+    let is_too_hard = |words: &[Vec<u8>]| {
+        let words: Vec<Vec<u8>> = words.iter().cloned().chain([b"-c".to_vec(), b"x.c".to_vec()]).collect();
+        parse(Family::Clang, &words, files) == Err(Bypass::TooHard)
+    };
+    if hidden.is_empty() || !is_too_hard(hidden) {
+        return None;
+    }
+    // If none is so by itself, several are together.
+    hidden.iter().find(|word| is_too_hard(std::slice::from_ref(word))).or(hidden.first()).map(Vec::as_slice)
 }
 
 impl Naming {
@@ -92,7 +114,11 @@ mod tests {
 
     impl ResponseFiles for Included {
         fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
-            (path == b"more.cfg").then(|| b"-flto".to_vec())
+            match path {
+                b"more.cfg" => Some(b"-flto".to_vec()),
+                b"told" => Some(b"--config d/mine -O2".to_vec()),
+                _ => None,
+            }
         }
     }
 
@@ -112,10 +138,25 @@ mod tests {
     }
 
     #[test]
+    fn configurations_that_are_named() {
+        let check = |line: &str, expect: &str| {
+            let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(joined(&named_configurations(&words, &Included)), expect, "{line}");
+        };
+        check("--config a/b --config=c -c", "b c");
+        check("@told -c", "mine");
+        check("@none --config=c", "c");
+    }
+
+    #[test]
     fn variables() {
-        let check = |value: &str, expect: &str| assert_eq!(joined(&arguments_of_variable(value.as_bytes())), expect);
-        check("# +-O1 ^-g x-Wall s/-O./-flto/", "-O1 -g x-Wall -flto");
-        check("-g,-O2", "-g -O2");
+        let words = |name, value: &str| {
+            let words = arguments_of_variable(name, value.as_bytes());
+            words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
+        };
+        let overriding = words("CCC_OVERRIDE_OPTIONS", "# +-O1 ^-g x-Wall s/-O./-flto/ +-Wl,-z,now");
+        assert_eq!(overriding, ["-O1", "-g", "x-Wall", "-flto", "-Wl,-z,now"]);
+        assert_eq!(words("CCC_ADD_ARGS", "-g,-O2"), ["-g", "-O2"]);
     }
 
     #[test]
@@ -127,6 +168,7 @@ mod tests {
         assert_eq!(both.transforms, Some(b"-flto".to_vec()));
         assert_eq!((both.mapped.len(), joined(&both.definitions)), (1, "-DX".to_owned()));
         assert_eq!((both.preprocess, both.sources), (naming.preprocess, naming.sources));
-        assert!(are_too_hard(&words("-O2 -ftime-report"), &Included) && !are_too_hard(&words("-O2 -g"), &Included));
+        assert_eq!(too_hard(&words("-O2 -ftime-report -g"), &Included), Some(&b"-ftime-report"[..]));
+        assert_eq!(too_hard(&words("-O2 -g"), &Included), None);
     }
 }

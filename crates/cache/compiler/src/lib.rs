@@ -52,7 +52,9 @@ pub use environment::{
     environment, environment_of_libc, getenv_is_covered, is_left_out, is_search_path, is_search_path_of_compilers,
     matters_on_terminal_only, search_paths, variable_asks_for_statistics,
 };
-pub use hidden::{VARIABLES_WITH_ARGUMENTS, are_too_hard, arguments_of_configuration, arguments_of_variable};
+pub use hidden::{
+    VARIABLES_WITH_ARGUMENTS, arguments_of_configuration, arguments_of_variable, named_configurations, too_hard,
+};
 pub use language::is_source;
 pub use names::{
     adds_execute, family_of, is_masquerade_name, opens_output, replaces_output, rewrites_output, unlinks_output,
@@ -63,8 +65,8 @@ pub use parse::parse;
 pub use programs::{
     LISTS_VARIABLES, Language, SERVED, Told, configures, habit, has_cmake_rules, is_build_tool, is_compiler_part,
     is_config_status, is_in_no_order, is_known_program, is_log, is_ninjas, is_plain_system_script, is_rule_hashes,
-    is_shell, lists_targets, runs_code_of_builds, runs_meson, runs_no_script, shows_what_it_searches, starts_others,
-    unpacks,
+    is_rustc, is_shell, lists_targets, may_load_plugins, runs_meson, runs_no_script, shows_what_it_searches,
+    starts_others, unpacks,
 };
 pub use provable::depfile_plan;
 pub use python::{draws_numbers, is_standard_library, reads_clock_at_import, source_of_bytecode};
@@ -74,8 +76,8 @@ pub use rust::{
     CrateKind, REMAP, Rust, RustPaths, are_same_members, crate_kind, rust, rust_paths, words_before_options,
 };
 pub use table::{
-    alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
-    writes_dependencies,
+    alters_text, header_path, is_for_linker, load_plugins, loads_plugin, may_alter_text, only_preprocesses,
+    runs_other_code, searched_directory, writes_dependencies,
 };
 pub use text_decides::{VARIABLES_BESIDE_TEXT, text_decides};
 pub use words::{

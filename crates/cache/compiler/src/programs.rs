@@ -211,8 +211,14 @@ pub fn is_plain_system_script(path: &[u8]) -> bool {
     is_named(path, &PLAIN)
 }
 
-/// Returns true if the program with this file name runs code of the build in its own process, as
-/// rustc runs procedural macros. So its name alone says little about what it may do.
-pub fn runs_code_of_builds(program: &[u8]) -> bool {
+/// Returns true for compilers, which load the plugins that a command names (`-fplugin=`). Linkers
+/// and archivers load the plugin for link-time optimisation, which is a part of the compiler.
+pub fn may_load_plugins(program: &[u8]) -> bool {
+    table::rule(program) == Rule::CompilerPart || family_of(program).is_some_and(Family::is_gcc_or_clang)
+}
+
+/// Returns true if the program with this file name is rustc. It runs procedural macros in its own
+/// process, so its name alone says little about what it may do.
+pub fn is_rustc(program: &[u8]) -> bool {
     table::rule(program) == Rule::Rustc
 }

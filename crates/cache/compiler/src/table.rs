@@ -9,6 +9,7 @@
 use larder_model::contains_any;
 
 use crate::flag::{Alters, Argument, Flag, Meaning, Role};
+use crate::response::{self, ResponseFiles};
 use crate::{clang, gcc};
 
 /// No spelling is in both tables.
@@ -117,7 +118,23 @@ fn only_searches(word: &[u8]) -> bool {
 
 /// Returns true for a flag that makes a compiler run or load code that is not part of it.
 pub fn runs_other_code(word: &[u8]) -> bool {
-    row(word).is_some_and(|flag| flag.alters == Alters::Programs)
+    row(word).is_some_and(|flag| matches!(flag.alters, Alters::Plugins | Alters::Programs))
+}
+
+/// Returns true for an argument that makes a compiler load a plugin, or has a part that does so as
+/// `-Wp,-load,x.so` and `-mllvm=-load=x.so`.
+pub fn loads_plugin(word: &[u8]) -> bool {
+    let is_flag = |word: &[u8]| row(word).is_some_and(|flag| flag.alters == Alters::Plugins);
+    // LLVM takes `--load` for `-load`.
+    let is_one = |part: &[u8]| is_flag(part) || part.strip_prefix(b"-").is_some_and(is_flag);
+    word.split(|byte| matches!(byte, b',' | b'=')).any(is_one)
+}
+
+/// Returns true if one of the arguments, or of those in response files, makes a compiler load a
+/// plugin.
+pub fn load_plugins(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> bool {
+    let expanded = response::expand(arguments, files);
+    expanded.as_deref().unwrap_or(arguments).iter().any(|word| loads_plugin(word))
 }
 
 /// Returns true for a flag that makes the compiler read source text by other rules.
@@ -208,6 +225,9 @@ mod tests {
         assert!(is_for_linker(b"-Wl,-rpath,/r") && !is_for_linker(b"-L/r"));
         assert!(!is_for_linker(b"-Wl,-rpath-link,/r") && is_for_linker(b"-Wl,-rpath-link,/r,-rpath,/r"));
         assert!(runs_other_code(b"-fplugin-arg-x") && runs_other_code(b"-B/r") && !runs_other_code(b"/r/-B"));
+        assert!(loads_plugin(b"-fplugin=x.so") && loads_plugin(b"-load") && loads_plugin(b"-Wp,-load,x.so"));
+        assert!(loads_plugin(b"--load=x.so") && loads_plugin(b"-mllvm=-load=x.so"));
+        assert!(!loads_plugin(b"-B/r") && !loads_plugin(b"-Wl,-plugin,x.so") && !loads_plugin(b"load"));
         assert!(alters_text(b"-traditional-cpp") && !alters_text(b"-Wall"));
         assert!(may_alter_text(b"-std=iso9899:1990") && !may_alter_text(b"-std=gnu89"));
         assert!(writes_dependencies(b"-MM") && !writes_dependencies(b"-MMD"));

@@ -3,7 +3,7 @@
 //! (`Judgement`) says whether the preloaded library sees all that a program does; it comes from a
 //! run that the kernel observer watched as well.
 
-use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part};
+use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part, load_plugins};
 use larder_model::path::{ending, file_name, is_in, without_slashes};
 use larder_model::{Bypass, DepfilePlan, Digest, Judgement, Observer, Writer};
 use larder_observe::{Program, inspect_program};
@@ -120,9 +120,10 @@ fn plugins<'r>(request: &'r Request, place: &'r Place, stat_cache: &'r StatCache
 }
 
 /// Returns true if only the preloaded library tells what is needed to know: which code in the
-/// process asked for the clock or random numbers.
+/// process asked for the clock, random numbers or mtimes.
 fn only_preload(request: &Request) -> bool {
-    request.family == Family::Rustc
+    let loads_plugins = || load_plugins(&request.action.argv[1..], &FromDisk(&request.action.cwd));
+    request.family == Family::Rustc || request.family.is_gcc_or_clang() && loads_plugins()
 }
 
 /// Returns how to use the preloaded library for this tool, or `None` if it cannot be trusted.
@@ -141,7 +142,8 @@ fn preloadable(request: &Request, known: &StoredVerdict, abilities: &Abilities) 
         // The kernel observer cannot watch a whole run here, but `ptrace` can sample single
         // processes.
         _ if may_sample() => Some(Choice::Samples),
-        _ if is_compiler_part(file_name(&request.command.program)) && !only_preload(request) => Some(Choice::Preload),
+        _ if request.family == Family::Rustc => None,
+        _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }
 }

@@ -75,6 +75,13 @@ pub fn own_symbols(file: &File) -> Option<Vec<u8>> {
     Some(section.data(endian, &cache).ok()?.to_vec())
 }
 
+/// Returns the names by which a shared object refers to functions and libraries. They are separated
+/// by NUL bytes.
+pub fn linked_names(file: &File) -> Option<Vec<u8>> {
+    let cache = ReadCache::new(file);
+    Segments::parse(&cache)?.dynamic_names().map(<[u8]>::to_vec)
+}
+
 /// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is
 /// static, and `None` if it is not for this machine.
 pub(crate) fn loader_of(file: &File) -> Option<Option<Vec<u8>>> {

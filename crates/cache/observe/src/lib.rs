@@ -39,7 +39,7 @@ mod trace;
 
 pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Verdict, compare};
 pub use depfile::{DepfileObserver, UNPROVABLE};
-pub use elf::{imported_symbols, own_symbols};
+pub use elf::{imported_symbols, linked_names, own_symbols};
 pub use event::{
     Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
     REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET, arguments, identity_of, mode_of,

@@ -53,6 +53,25 @@ fn roots_that_are_named() {
     assert_eq!(outcomes(&place, [none("a"), none(far)]), ["hit", "hit"]);
 }
 
+/// gcc reads `specs` in its own directories, which `-B` adds to. They count if they name the place.
+#[test]
+fn specs_that_gcc_reads_by_itself() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    for (names_place, flag, second) in [(false, "-DNONE", "hit"), (true, "-DPLACE", "miss")] {
+        let place = trees(&["a", "longer/and/deeper"]);
+        let own = place.text("work/own/");
+        let named = if names_place { place.text("work/a") } else { String::new() };
+        place.put("own/specs", format!("*cc1_options:\n+ -DS{named}\n"));
+        let run = |tree: &str| {
+            let top = place.text(&format!("work/{tree}"));
+            let run = place.larder(&["gcc", &format!("-B{own}"), flag, "-c", "../src/x.c", "-I../inc", "-o", "x.o"]);
+            run.cwd(place.path(format!("work/{tree}/out"))).env("LARDER_ROOTS", top)
+        };
+        assert_eq!(place.counted(run("a")).1, "miss");
+        assert_eq!(place.counted(run("longer/and/deeper")).1, second);
+    }
+}
+
 /// `__FILE__` in a branch that is not compiled does not matter, and in one that is compiled it
 /// does.
 #[test]

@@ -16,6 +16,7 @@ use larder_relocate::sums_sources;
 
 use super::compiler_parts::{assembled, is_gccs};
 use super::entry::Run;
+use super::hidden_arguments::HiddenArguments;
 use super::outputs::StoredOutput;
 use super::preprocess::preprocess_silently;
 
@@ -53,6 +54,7 @@ impl Run<'_> {
         made: &Made,
         result: &ActionResult,
         folded: &Folded,
+        hidden: &HiddenArguments,
         outputs: &[StoredOutput],
     ) -> Option<RecordedText> {
         let is_silent = result.streams.iter().all(|stream| stream.size_bytes() == 0);
@@ -64,7 +66,7 @@ impl Run<'_> {
             return None;
         }
         let request = TextRequest::of(self.request, &self.context.place)?;
-        let hidden = self.hidden_arguments(&folded.seen.looked);
+        let hidden = hidden.words();
         if !hidden.is_empty() && !text_decides(&[hidden, self.request.action.argv[1..].to_vec()].concat()) {
             return None;
         }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{Family, Naming, are_too_hard, is_config_status, is_in_no_order, is_log, naming};
+use larder_compiler::{Family, Naming, is_config_status, is_in_no_order, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{
@@ -20,6 +20,7 @@ use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 use super::compiler_parts::{assembled, is_gccs};
 use super::cross_check::CrossCheck;
 use super::dated::{RunTime, no_output_is_dated};
+use super::hidden_arguments::HiddenArguments;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
@@ -54,6 +55,7 @@ enum Chance {
 /// The inputs that a run relied on, and the changes that it made.
 struct ReliedOn {
     folded: Folded,
+    hidden: HiddenArguments,
     mtimes: Mtimes,
     witnessed: VerifiedInputs,
 }
@@ -98,7 +100,7 @@ impl Run<'_> {
         if compares_dates(&mut scripts, &relied_on) {
             relied_on = self.relied_on(observed_run, &scripts)?;
         }
-        let ReliedOn { folded, mtimes, witnessed } = relied_on;
+        let ReliedOn { folded, hidden, mtimes, witnessed } = relied_on;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -112,7 +114,7 @@ impl Run<'_> {
         let shows_an_address = self.searched_texts(&outputs, &streams)?;
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams, shows_an_address)?;
         let Decision { limit: otherwise, mut rewrites } =
-            self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
+            self.portability(&folded, &hidden, &witnessed, exit_code, &outputs, &streams);
         let mut of_history = Vec::new();
         let mut set = witnessed.set();
         let bound = first_bound(by_chance, otherwise.as_ref())?;
@@ -138,7 +140,7 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.all().collect();
         }
-        let text = self.text(&set, &made, &result, &folded, &outputs);
+        let text = self.text(&set, &made, &result, &folded, &hidden, &outputs);
         result.text = text.as_ref().map(|text| text.borrowed());
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
@@ -151,17 +153,15 @@ impl Run<'_> {
         let mut folded = self.folded(observed_run, scripts)?;
         unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
         no_output_is_dated(&folded.seen.changed, self.started_ns)?;
-        let hidden = self.hidden_arguments(&folded.seen.looked);
-        if are_too_hard(&hidden, &ResponseFilesOnDisk(&self.request.action.cwd)) {
-            return Err(NotRecorded::Because(Unrecorded::Clock, b"an option that is not on the command line".to_vec()));
-        }
+        let hidden = HiddenArguments::find(self.request, &self.context.place, &folded.seen.looked);
+        hidden.refuse(self.request, observed_run.observer)?;
         let value = |name: &[u8]| self.context.place.asked(name);
         let value: Option<&dyn Fn(&[u8]) -> Option<Vec<u8>>> = if self.is_keyed_whole() { None } else { Some(&value) };
         note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, value);
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;
-        Ok(ReliedOn { folded, mtimes, witnessed })
+        Ok(ReliedOn { folded, hidden, mtimes, witnessed })
     }
 
     /// Replaces facts about variables by others with the empty value. `names` has both names of each.
@@ -272,17 +272,18 @@ impl Run<'_> {
     }
 
     /// Returns what the arguments of a compiler name.
-    fn naming(&self, looked: &[(Vec<u8>, Looked)]) -> Option<Naming> {
+    fn naming(&self, hidden: &HiddenArguments) -> Option<Naming> {
         let Request { family, action, .. } = self.request;
         let arguments = action.argv.get(1..).filter(|_| family.is_gcc_or_clang())?;
         let files = ResponseFilesOnDisk(&action.cwd);
-        naming(arguments, &files)?.and_hidden(&self.hidden_arguments(looked), &files)
+        naming(arguments, &files)?.and_hidden(&hidden.words(), &files)
     }
 
     /// Decides in which checkouts the result can be used.
     fn portability(
         &self,
         folded: &Folded,
+        hidden: &HiddenArguments,
         witnessed: &VerifiedInputs,
         exit_code: u8,
         outputs: &[StoredOutput],
@@ -290,7 +291,7 @@ impl Run<'_> {
     ) -> Decision {
         let facts = RunFacts {
             command: self.command_facts(),
-            naming: self.naming(&folded.seen.looked),
+            naming: self.naming(hidden),
             preprocess: &|arguments| preprocess(self.command, arguments, exit_code != 0),
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),

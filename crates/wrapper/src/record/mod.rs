@@ -6,6 +6,7 @@
 //! | `reduce` | turns the trace into what the run relied on and changed |
 //! | `search_paths` | decides how `PATH` and similar variables count |
 //! | `of_a_crate` | what is special about rustc |
+//! | `uses_of_plugins` | adds what plugins and procedural macros may use unseen |
 //! | `archive_times` | reads times and owners in archives |
 //! | `dated` | looks for the time of the run in outputs |
 //! | `hidden_arguments` | finds arguments in configuration files of clang and in variables |
@@ -42,6 +43,7 @@ mod reduce;
 mod search_paths;
 mod shown_status;
 mod texts;
+mod uses_of_plugins;
 mod verify;
 
 pub(crate) use entry::{Recorded, Run};

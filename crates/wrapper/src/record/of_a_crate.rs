@@ -1,70 +1,17 @@
-//! What is special about a run of rustc: the directories in which it searches crates, and the
-//! procedural macros that run in its process.
+//! What is special about a run of rustc: the directories in which it searches crates.
 //!
 //! Unaware of: what else a run relied on.
 
 use std::collections::BTreeSet;
 
 use larder_compiler::{Family, rust, rust_paths};
+use larder_model::Looked;
 use larder_model::path::{file_name, parent};
-use larder_model::{Looked, Unrecorded, contains_any};
-use larder_observe::{Folded, imported_symbols, own_symbols};
-use larder_sys::{ChildEnd, Opening};
+use larder_observe::Folded;
+use larder_sys::ChildEnd;
 
 use super::entry::Run;
-use super::not_recorded::NotRecorded;
 use crate::run::observed_run::ObservedRun;
-use crate::run::observer_trust::macros;
-
-/// Symbols by which a procedural macro can read all variables without a call that we see.
-const LISTS_VARIABLES: [&[u8]; 3] = [b"environ", b"__environ", b"_environ"];
-/// Functions whose results differ from run to run.
-const DIFFER: [&[u8]; 2] = [b"getpid", b"getppid"];
-/// Parts of the mangled names of `std::env::args` and `std::env::args_os`, by which a macro reads
-/// the command line without a call that we see.
-const READ_ARGUMENTS: [&[u8]; 2] = [b"3std3env4args", b"3std3env7args_os"];
-/// A part of the mangled name of `proc_macro::Span::local_file`, which returns the path of a source as
-/// it is on this machine.
-const TELL_SOURCE: &[u8] = b"4Span10local_file";
-/// Functions that tell something about the machine or the process which we do not observe, and libc's
-/// stream of standard input.
-const UNOBSERVED: [&[u8]; 35] = [
-    b"clock",
-    b"fstatfs",
-    b"fstatfs64",
-    b"fstatvfs",
-    b"fstatvfs64",
-    b"get_nprocs",
-    b"get_nprocs_conf",
-    b"getchar",
-    b"getchar_unlocked",
-    b"getegid",
-    b"geteuid",
-    b"getgid",
-    b"getgroups",
-    b"getloadavg",
-    b"getlogin",
-    b"getlogin_r",
-    b"getpriority",
-    b"getpwnam",
-    b"getpwnam_r",
-    b"getpwuid",
-    b"getpwuid_r",
-    b"getrlimit",
-    b"getrlimit64",
-    b"getrusage",
-    b"getuid",
-    b"scanf",
-    b"sched_getaffinity",
-    b"sched_getcpu",
-    b"statfs",
-    b"statfs64",
-    b"statvfs",
-    b"statvfs64",
-    b"stdin",
-    b"sysinfo",
-    b"times",
-];
 
 impl Run<'_> {
     /// Returns the directory of rustc's sessions of incremental compilation.
@@ -139,33 +86,11 @@ impl Run<'_> {
         looked.extend(missing.into_iter().map(|path| (path, Looked::absent())));
     }
 
-    /// Leaves out what does not matter, and adds what the preloaded library does not see of
-    /// procedural macros.
-    pub(super) fn of_a_crate(&self, observed_run: &ObservedRun, folded: &mut Folded) -> Result<(), NotRecorded> {
+    /// Leaves out what does not matter of a compile of a crate.
+    pub(super) fn of_a_crate(&self, observed_run: &ObservedRun, folded: &mut Folded) {
         if observed_run.observed.finished.end == ChildEnd::Exited(0) {
             self.narrow_search_for_crates(&mut folded.seen.looked);
         }
-        for path in macros(self.model) {
-            let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
-            let file = larder_sys::open(path, Opening::Read).ok().ok_or_else(not_read)?;
-            let symbols = imported_symbols(&file).ok_or_else(not_read)?;
-            let own = own_symbols(&file);
-            // Without a table we cannot tell.
-            let may_use = |parts: &[&[u8]]| own.as_ref().is_none_or(|names| contains_any(names, parts));
-            folded.reads_arguments_late |= may_use(&READ_ARGUMENTS);
-            folded.asks_directory_late |= may_use(&[TELL_SOURCE]);
-            let imports = |names: &[&[u8]]| symbols.iter().any(|symbol| names.contains(&&symbol[..]));
-            if imports(&UNOBSERVED) {
-                return Err(NotRecorded::Because(Unrecorded::NotObserved, path.to_vec()));
-            }
-            if imports(&LISTS_VARIABLES) {
-                folded.foreign_program.get_or_insert_with(|| path.to_vec());
-            }
-            if imports(&DIFFER) {
-                folded.chance_program.get_or_insert_with(|| path.to_vec());
-            }
-        }
-        Ok(())
     }
 }
 

@@ -48,9 +48,10 @@ impl Run<'_> {
             // Variables that code of the build asked for in a compiler's process.
             let asked = folded.late_variables.iter().map(|name| (name.clone(), self.context.place.asked(name)));
             folded.seen.environment.extend(asked);
+            self.add_uses_of_plugins(&mut folded)?;
         }
         if self.request.family == Family::Rustc {
-            self.of_a_crate(observed_run, &mut folded)?;
+            self.of_a_crate(observed_run, &mut folded);
         }
         self.leave_out_links_above_roots(&mut folded);
         self.leave_out_directory_of_caller(&mut folded);

@@ -9,9 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, rust, starts_others};
+use larder_compiler::{
+    Family, is_compiler_part, is_rustc, load_plugins, loads_plugin, may_load_plugins, runs_other_code, rust,
+    starts_others,
+};
 use larder_lookup::{
-    Abilities, Place, Request, changes_key, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,
+    Abilities, Place, Request, ResponseFilesOnDisk, changes_key, command_key, made_program_key, open_key, program_key,
+    tool_key, unseen_path,
 };
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
@@ -67,14 +71,14 @@ impl<'a> ObserverTrust<'a> {
         }
         let verdict = observed_run.verdict.as_ref()?;
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
-        let is_rustc = self.request.family == Family::Rustc;
+        let makes_crate = self.request.family == Family::Rustc;
         let (mut plugins, named) = (self.plugins(run), self.named_plugins());
         let (mut faulty, mut tool_is_faulty, mut plugins_are_faulty) = (false, false, verdict.dropped);
         for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
             // rustup's proxy is the tool as well as the rustc that it becomes.
-            let is_tool = content == self.request.action.tool || is_rustc && runs_code_of_builds(file_name(&path));
+            let is_tool = content == self.request.action.tool || makes_crate && is_rustc(file_name(&path));
             // A procedural macro may have done it, and other crates do not load that macro. rustc
             // gets its verdict from a crate without macros, or with others.
             if missed && is_tool && !(plugins.is_empty() && named.is_empty()) {
@@ -95,7 +99,7 @@ impl<'a> ObserverTrust<'a> {
         self.learn_of_plugins(&plugins, plugins_are_faulty, ended_well);
         let of_run = match () {
             // Only some runs of rustc start a linker. It has a verdict of its own.
-            () if is_rustc && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
+            () if makes_crate && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
             () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
             () if ended_well => Judgement::Believed(Vec::new()),
             // The run failed, and one that succeeds may start more programs.
@@ -323,6 +327,9 @@ impl<'a> ObserverTrust<'a> {
             if self.request.family == Family::Rustc {
                 return Err((Unrecorded::Unjudged, self.request.command.program.clone()));
             }
+            if let Some(program) = self.loads_plugins_unseen(run) {
+                return Err((Unrecorded::Unjudged, program));
+            }
             let taken = self.preload_is_forced && observed_run.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
@@ -370,6 +377,26 @@ impl<'a> ObserverTrust<'a> {
         Ok(looks.into_iter().collect())
     }
 
+    /// Returns a compiler that may have loaded a plugin. The kernel does not tell the plugin's reads
+    /// of the clock and of mtimes from those of the compiler.
+    fn loads_plugins_unseen(&self, run: &RunModel) -> Option<Vec<u8>> {
+        let arguments = &self.request.action.argv[1..];
+        let is_compile = self.request.family.is_gcc_or_clang();
+        if is_compile && load_plugins(arguments, &ResponseFilesOnDisk(&self.request.action.cwd)) {
+            return Some(self.request.command.program.clone());
+        }
+        // Too long to be kept whole. The command's own arguments are known.
+        let may_load = || !is_compile || arguments.iter().any(|word| runs_other_code(word));
+        let loads = |start: &&Start| {
+            may_load_plugins(file_name(start.program))
+                && match larder_observe::arguments(start.arguments) {
+                    Some(mut words) => words.any(loads_plugin),
+                    None => may_load(),
+                }
+        };
+        run.starts.iter().find(loads).map(|start| start.program.to_vec())
+    }
+
     /// Returns the procedural macros that rustc loaded, with the digests of their files. Each is
     /// judged by itself, because it runs in rustc's process.
     fn plugins(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
@@ -395,13 +422,13 @@ impl<'a> ObserverTrust<'a> {
     /// Returns true for a known part of a compiler, if the kernel observer does not work here.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
         let name = file_name(program);
-        is_compiler_part(name) && !runs_code_of_builds(name) && !self.abilities.kernel()
+        is_compiler_part(name) && !is_rustc(name) && !self.abilities.kernel()
     }
 
     /// Returns why a run is not trusted, and remembers how to observe the next one. A linker or a
     /// procedural macro that cannot be observed is no reason to give up the other crates.
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
-        let is_of_other = || self.request.family == Family::Rustc && !runs_code_of_builds(file_name(&program));
+        let is_of_other = || self.request.family == Family::Rustc && !is_rustc(file_name(&program));
         if next != Judgement::Disbelieved || !is_of_other() {
             self.keep(&next);
         }
@@ -485,6 +512,6 @@ fn merge(looked: &mut Looked, stat: &Unseen) {
 
 /// Returns the paths of the procedural macros that rustc loaded.
 pub(crate) fn macros<'t>(run: &RunModel<'t>) -> impl Iterator<Item = &'t [u8]> {
-    let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
+    let of_rustc = run.plugins.iter().filter(|(program, _)| is_rustc(file_name(program)));
     of_rustc.map(|(_, path)| *path)
 }

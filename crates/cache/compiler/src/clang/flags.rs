@@ -79,8 +79,8 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fmodules-user-build-path"     Separate TooHard     _              Transformed _      _         _            _;
     "-fopenmp-targets"              Joined   _           _              Transformed _      _         _            _;
     "-foptimization-record"         Joined   _           _              Transformed _      _         _            _;
-    "-fpass-plugin"                 Joined   _           _              Transformed _      _         _            Programs;
-    "-fpass-plugin="                Joined   Processor   _              Transformed _      _         _            Programs;
+    "-fpass-plugin"                 Joined   _           _              Transformed _      _         _            Plugins;
+    "-fpass-plugin="                Joined   Processor   _              Transformed _      _         _            Plugins;
     "-fprebuilt-module-path="       Joined   TooHard     _              _           _      _         _            _;
     "-fproc-stat-report"            Joined   TooHard     _              _           _      _         _            _;
     "-fpseudo-probe-for-profiling"  None     _           Seed           _           _      _         _            _;
@@ -118,7 +118,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-isystem-after"                Either   _           System         _           _      _         _            _;
     "-ivfsoverlay"                  Either   _           _              _           _      _         _            _;
     "-iwithsysroot"                 Either   _           _              _           _      _         _            _;
-    "-load"                         Separate Processor   Place          _           _      _         _            Programs;
+    "-load"                         Separate Processor   Place          _           _      _         _            Plugins;
     "-meabi"                        Separate _           _              _           Hidden _         Machine      _;
     "-mllvm"                        Separate FrontEnd    _              Transformed Hidden _         _            _;
     "-mmlir"                        Joined   _           _              _           Hidden _         _            _;

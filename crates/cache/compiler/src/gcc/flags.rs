@@ -162,8 +162,8 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fpath-coverage"               Joined   _           _              Transformed _      _         _            _;
     "-fpic"                         Joined   _           _              _           Hidden _         Feature      _;
     "-fpie"                         Joined   _           _              _           Hidden _         Feature      _;
-    "-fplugin"                      Joined   _           _              Transformed _      _         _            Programs;
-    "-fplugin="                     Joined   Processor   _              Transformed _      _         _            Programs;
+    "-fplugin"                      Joined   _           _              Transformed _      _         _            Plugins;
+    "-fplugin="                     Joined   Processor   _              Transformed _      _         _            Plugins;
     "-fprofile"                     Joined   _           _              Transformed _      _         _            _;
     "-fprofile-prefix-map="         Joined   _           Map            _           _      _         _            _;
     "-frandom-seed"                 Joined   _           Seed           _           Hidden _         Feature      _;

@@ -10,9 +10,8 @@ use super::arguments::{
     writes_archive,
 };
 use super::table::{self, Proc, Rule};
-use super::{git, is_compiler_part};
-use crate::Family;
-use crate::names::{family_of, is_named, rewrites_output};
+use super::{git, is_compiler_part, may_load_plugins};
+use crate::names::{is_named, rewrites_output};
 use crate::python::draws_numbers;
 use crate::words::{AWK_WORDS, Named, OWN_MEMORY_WORDS};
 
@@ -100,12 +99,6 @@ fn of_rustc(strict: Habit) -> Habit {
     }
 }
 
-/// Returns true for compilers, which load the plugins that a command names (`-fplugin=`). Linkers
-/// and archivers load the plugin for link-time optimisation, which is a part of the compiler.
-fn loads_plugins(program: &[u8]) -> bool {
-    table::rule(program) == Rule::CompilerPart || family_of(program).is_some_and(Family::is_gcc_or_clang)
-}
-
 fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
     // mold's allocator asks for random numbers, and so does its `--build-id=uuid`. Two runs
     // tell whether they matter.
@@ -119,7 +112,7 @@ fn of_compiler_part(program: &[u8], told: &Told, strict: Habit) -> Habit {
         times: if told.named.dates_compared { Times::Files } else { Times::Blind },
         // `strip -p` and `objcopy -p` do so.
         copies_times: true,
-        runs_code_of_builds: loads_plugins(program),
+        runs_code_of_builds: may_load_plugins(program),
         ..strict
     }
 }
