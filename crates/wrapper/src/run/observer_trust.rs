@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use larder_compiler::{
-    Family, is_compiler_part, is_rustc, load_plugins, loads_plugin, may_load_plugins, runs_other_code, rust,
+    Family, family_of, is_compiler_part, is_rustc, load_plugins, loads_plugin, may_load_plugins, runs_other_code, rust,
     starts_others,
 };
 use larder_lookup::{
@@ -385,13 +385,18 @@ impl<'a> ObserverTrust<'a> {
         if is_compile && load_plugins(arguments, &ResponseFilesOnDisk(&self.request.action.cwd)) {
             return Some(self.request.command.program.clone());
         }
-        // Too long to be kept whole. The command's own arguments are known.
-        let may_load = || !is_compile || arguments.iter().any(|word| runs_other_code(word));
+        // Too long to be kept whole. The command's own arguments are known, and gcc's driver passes
+        // them on to parts that load the plugin.
+        let may_load = |program: &[u8]| {
+            family_of(program) != Some(Family::Gcc)
+                && (!is_compile || arguments.iter().any(|word| runs_other_code(word)))
+        };
         let loads = |start: &&Start| {
-            may_load_plugins(file_name(start.program))
+            let program = file_name(start.program);
+            may_load_plugins(program)
                 && match larder_observe::arguments(start.arguments) {
                     Some(mut words) => words.any(loads_plugin),
-                    None => may_load(),
+                    None => may_load(program),
                 }
         };
         run.starts.iter().find(loads).map(|start| start.program.to_vec())
