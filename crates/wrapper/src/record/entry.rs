@@ -26,7 +26,7 @@ use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
 use super::outputs::{OutputStorer, Searched, StoredContent, StoredKind, StoredOutput, StoredStreams, note_ticks};
 use super::preprocess::preprocess;
-use super::shown_status::note_shown_status;
+use super::shown_status::{Value, note_shown_status};
 use crate::context::Context;
 use crate::recorder::Recorder;
 use crate::run::observed_run::{ObservedRun, closing};
@@ -156,7 +156,7 @@ impl Run<'_> {
         let hidden = HiddenArguments::find(self.request, &self.context.place, &folded.seen.looked);
         hidden.refuse(self.request, observed_run.observer)?;
         let value = |name: &[u8]| self.context.place.asked(name);
-        let value: Option<&dyn Fn(&[u8]) -> Option<Vec<u8>>> = if self.is_keyed_whole() { None } else { Some(&value) };
+        let value = (!self.is_keyed_whole()).then_some(&value as Value);
         note_shown_status(&mut folded.seen, &observed_run.observed.finished.written, value);
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;

@@ -69,7 +69,7 @@ pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: Optio
 }
 
 /// Returns the value of a variable.
-type Value<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+pub(super) type Value<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What was found.
 #[derive(Default)]
