@@ -1,8 +1,7 @@
 //! Turns the accesses of a tool into facts, at the end of its run.
 //!
 //! Every path is looked up again. What is found must be what the tool saw, and no file may be as
-//! new as the run. Otherwise the result is not recorded. Contents are hashed unless a stamp has
-//! their digest.
+//! new as the run, or the result is not recorded. A stamp that has a digest saves reading the file.
 //!
 //! Unaware of: which observer it was, what happens with the facts.
 
@@ -511,14 +510,12 @@ impl Walk<'_> {
         self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
-        let mut beyond = looked.clone();
-        if std::mem::take(&mut beyond.owner)
-            && let Some(owner) = failure(self.opened(directory), name, Fact::OWNER)
-        {
+        if looked.owner {
+            let owner = failure(self.opened(directory), name, Fact::OWNER).unwrap_or(u32::MAX);
             self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: owner });
         }
-        beyond.kind |= through.is_ok();
-        beyond.absent |= through.is_err();
+        let (kind, absent) = (looked.kind || through.is_ok(), looked.absent || through.is_err());
+        let beyond = Looked { kind, absent, owner: false, ..looked.clone() };
         self.path(&next, &beyond, depth + 1)
     }
 
