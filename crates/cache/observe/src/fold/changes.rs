@@ -108,7 +108,15 @@ impl<'t> Fold<'t> {
                 self.paths.touch(e.path).absent = true;
                 self.paths.state(e.path).would_be_reused = true;
             }
-            (EventKind::Unlink | EventKind::RemoveDirectory | EventKind::ChangeMode, libc::ENOENT) => {
+            (
+                EventKind::Unlink
+                | EventKind::RemoveDirectory
+                | EventKind::ChangeMode
+                | EventKind::ChangeOwner
+                | EventKind::SetTimes
+                | EventKind::Truncate,
+                libc::ENOENT,
+            ) => {
                 if e.kind == EventKind::Unlink {
                     self.paths.state(e.path).unlink_failed = true;
                 }

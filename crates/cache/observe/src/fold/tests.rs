@@ -720,3 +720,13 @@ fn an_owner_counts_if_that_is_reported() {
         assert_eq!(seen.looked.iter().any(|(_, looked)| looked.owner), expect, "{extra:x}");
     }
 }
+
+/// gnulib's `configure` makes a link to nothing, and calls `chown` to see whether that follows links.
+#[test]
+fn what_is_not_there_can_be_given_nothing() {
+    for kind in [EventKind::ChangeOwner, EventKind::SetTimes, EventKind::Truncate, EventKind::ChangeMode] {
+        let folded = folded("/b/conftest", vec![failed(libc::ENOENT, event(kind, "/w/no-such"))]);
+        assert_eq!(folded.refusals, [], "{kind:?}");
+        assert!(folded.seen.looked.iter().any(|(path, looked)| path == b"/w/no-such" && looked.absent), "{kind:?}");
+    }
+}
