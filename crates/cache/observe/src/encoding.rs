@@ -4,7 +4,7 @@
 
 use larder_model::Identity;
 
-use crate::event::{Event, EventKind, HAS_PWD, OpenFlags};
+use crate::event::{Event, EventKind, HAS_PWD, OF_LINK, OpenFlags};
 
 /// The offset of the first event in the file of a log.
 pub(crate) const FIRST_EVENT: u64 = 20480;
@@ -29,9 +29,14 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
     let path_end = EVENT_HEAD_BYTES.checked_add(u32_at(bytes, 60) as usize)?;
     let path2_end = path_end.checked_add(u32_at(bytes, 64) as usize)?;
     let error = u32_at(bytes, 12) as i32;
-    // `enum larder_start` in `preload/log.h`.
-    let variables = if kind == EventKind::Start { u32::from(u16_at(bytes, 6) & 3) * HAS_PWD } else { 0 };
-    let mode = u32_at(bytes, 56) | variables;
+    let flags = u32::from(u16_at(bytes, 6));
+    let bits = match kind {
+        // `enum larder_start` in `preload/log.h`.
+        EventKind::Start => (flags & 3) * HAS_PWD,
+        EventKind::SetTimes | EventKind::ChangeOwner | EventKind::ChangeMode if flags & 1 != 0 => OF_LINK,
+        _ => 0,
+    };
+    let mode = u32_at(bytes, 56) | bits;
     let identity = Identity {
         device: u64_at(bytes, 16),
         inode: u64_at(bytes, 24),

@@ -82,6 +82,9 @@ pub const REPORTED_OWNER: u32 = 6 << 8;
 /// The `extra` of an [`EventKind::Stat`], `Lstat` or `List` by code that the program loaded later with
 /// `dlopen`. Such code may use all that the call tells.
 pub(crate) const BY_LATE: u32 = 5 << 8;
+/// A bit in the `mode` of a change of times, owner or mode that was asked not to follow a link at the
+/// end of the path.
+pub(crate) const OF_LINK: u32 = 1 << 31;
 /// The `extra` of an [`EventKind::Umask`] that a nested wrapper reported: its result depends on the
 /// umask, but the nested command did not change the umask.
 pub const REPORTED_UMASK: u32 = 1 << 16;

@@ -14,7 +14,7 @@
 use larder_model::contains;
 use larder_model::quick::{Map, Set};
 
-use crate::event::{Event, EventKind, OpenFlags};
+use crate::event::{Event, EventKind, OF_LINK, OpenFlags};
 use crate::trace::Trace;
 
 /// The maximum number of links that are followed in one path.
@@ -64,6 +64,9 @@ impl Made {
             | EventKind::Link
             | EventKind::MakeDirectory => self.name(event.path, false),
             EventKind::Open(flags) if flags.has(OpenFlags::EXCLUSIVE) => self.name(event.path, false),
+            EventKind::SetTimes | EventKind::ChangeOwner | EventKind::ChangeMode if event.mode & OF_LINK != 0 => {
+                self.name(event.path, false)
+            }
             _ => self.name(event.path, true),
         }
     }
@@ -164,6 +167,7 @@ mod tests {
         let link = [event(EventKind::Symlink, "in", "/w/l")];
         check(&link, read, "/w/l", "/w/in");
         check(&link, EventKind::Lstat, "/w/l", "/w/l");
+        check(&link, EventKind::SetTimes, "/w/l", "/w/in");
         check(&link, EventKind::Stat, "/w/l/x", "/w/in/x");
         check(&[event(EventKind::Symlink, "/abs", "/w/l")], read, "/w/l/x", "/abs/x");
         check(&[event(EventKind::Symlink, "l", "/w/l")], EventKind::Lstat, "/w/l", "/w/l");

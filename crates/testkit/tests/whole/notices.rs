@@ -336,3 +336,13 @@ fn an_object_that_a_program_loads_if_it_is_there() {
     project.change("more.so", "no object\n");
     assert!(project.compared(2, &argv).starts_with("miss"));
 }
+
+/// `cp -a` sets times and owner of a link that it makes, and not of the file that the link leads to.
+#[test]
+fn links_are_copied_with_all_they_have() {
+    let project = Project::of(&[("in", "x\n"), ("a/b", "y\n")]);
+    let script = "ln -s ../in a/l; cp -a a copy; ln -s in m; touch -h m; chown -h \"$(id -u)\" m; cp -Pp a/l n";
+    let argv = ["sh", "-c", script];
+    let outcomes = [0, 1, 2, 3].map(|at| project.compared(at, &argv));
+    assert_eq!(outcomes[3], "hit", "{outcomes:?}");
+}

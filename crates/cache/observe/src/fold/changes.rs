@@ -8,7 +8,7 @@ use larder_sys::FileType;
 
 use super::path_state::Made;
 use super::{Event, Fold, Policy};
-use crate::event::{EventKind, OpenFlags, file_type};
+use crate::event::{EventKind, OF_LINK, OpenFlags, file_type};
 use crate::paths::has_parents;
 
 impl<'t> Fold<'t> {
@@ -56,6 +56,7 @@ impl<'t> Fold<'t> {
             // The mtimes of directories and links are never compared. A file that is made later in
             // a directory would change its mtime again.
             EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
+            EventKind::SetTimes if e.mode & OF_LINK != 0 && matches!(self.paths.made(e.path), Some(Made::Link)) => {}
             EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Link | Made::File { .. })) => {
                 // The present time is the one that the file already has, nearly.
                 let setter = if e.extra == 1 { None } else { Some(self.sets_times(e, policy)) };

@@ -13,6 +13,7 @@ use super::open::{error_of_making, may_make_in};
 use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
 use super::watch::{DROP_UNSUPPORTED, Watch, bare, error_of};
+use crate::event::OF_LINK;
 use crate::{Event, EventKind, OpenFlags};
 
 const RENAME_NOREPLACE: u32 = 1;
@@ -130,7 +131,8 @@ impl Watch {
         let found = if follow { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
         let error = error_of(&found.and_then(|stat| may_change(&stat)));
         drop(here);
-        self.events.push(Event { path, error, extra, ..bare(caller, kind) });
+        let mode = if follow { 0 } else { OF_LINK };
+        self.events.push(Event { path, error, extra, mode, ..bare(caller, kind) });
     }
 }
 
