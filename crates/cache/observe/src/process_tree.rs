@@ -78,16 +78,18 @@ impl<'t> ProcessTree<'t> {
         }
         // If the parent has no event yet, it still runs the program of the process that wrote
         // before, and descends from it.
-        let silent = !self.running.contains_key(&parent);
-        let of_parent = (silent && !is_adopted).then_some(Fork { pid: parent, source: writer });
-        let source = if silent && is_adopted { writer } else { parent };
-        let forks = [of_parent, Some(Fork { pid, source })];
-        for fork in forks.into_iter().flatten() {
-            let Some(running) = self.running.get(&fork.source).copied() else { return [None; 2] };
-            self.running.insert(fork.pid, running);
-            self.parents.insert(fork.pid, if fork.pid == pid { parent } else { writer });
-        }
-        forks
+        let is_silent = !self.running.contains_key(&parent);
+        let of_parent = if is_silent && !is_adopted { self.inherit(parent, writer, writer) } else { None };
+        let source = if self.running.contains_key(&parent) { parent } else { writer };
+        [of_parent, self.inherit(pid, parent, source)]
+    }
+
+    /// Adds a process that runs the program of `source`, if that is known.
+    fn inherit(&mut self, pid: u32, parent: u32, source: u32) -> Option<Fork> {
+        let running = *self.running.get(&source)?;
+        self.running.insert(pid, running);
+        self.parents.insert(pid, parent);
+        Some(Fork { pid, source })
     }
 
     /// Returns a process and its ancestors, nearest first. At most 64 are returned.

@@ -1,4 +1,5 @@
-//! What is special about a run of rustc: the directories in which it searches crates.
+//! Narrows what a run of rustc relied on: in the directories in which it searches crates, only
+//! some names matter.
 //!
 //! Unaware of: what else a run relied on.
 

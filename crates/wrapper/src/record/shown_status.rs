@@ -71,7 +71,7 @@ pub(super) fn note_shown_status(seen: &mut Seen, written: &Written, value: Optio
 /// Returns the value of a variable.
 pub(super) type Value<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
-/// What was found.
+/// Holds what outputs and messages show.
 #[derive(Default)]
 struct Shown {
     numbers: Vec<Number>,

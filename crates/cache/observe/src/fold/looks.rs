@@ -61,7 +61,7 @@ impl<'t> Fold<'t> {
         let limits = e.path.starts_with(b"/sys/fs/cgroup/");
         if e.path == b"/proc/self/maps" {
             let expected = self.habit(e.pid, policy).maps_reads;
-            let reads = &mut self.processes.state(e.pid).maps_reads;
+            let reads = &mut self.processes.state(e.pid).reads.maps;
             *reads += 1;
             let is_odd = *reads > expected;
             // libc reads it for `pthread_getattr_np`, to find the stack. The addresses in it are

@@ -32,6 +32,20 @@ pub(super) struct Searched<'t> {
     pub(super) is_listed: bool,
 }
 
+/// How often a process has asked for what differs in each run. A process that is forked goes on with
+/// the counts of its source.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Reads {
+    /// The clock.
+    pub(super) clock: u32,
+    /// The local time of a given moment.
+    pub(super) zone: u32,
+    /// Random numbers.
+    pub(super) random: u32,
+    /// `/proc/self/maps`.
+    pub(super) maps: u32,
+}
+
 /// What is known of one process, by its pid.
 #[derive(Default)]
 pub(super) struct ProcessState<'t> {
@@ -44,14 +58,8 @@ pub(super) struct ProcessState<'t> {
     /// How many programs began in the process, less those that were executed. If each program was
     /// observed, it is 0.
     pub(super) began: i64,
-    /// How often the process has read the clock.
-    pub(super) clock_reads: u32,
-    /// How often the process has asked for local time.
-    pub(super) zone_reads: u32,
-    /// How many random numbers the process has drawn.
-    pub(super) random_reads: u32,
-    /// How often the process has read `/proc/self/maps`.
-    pub(super) maps_reads: u32,
+    /// How often the process has asked for what differs in each run.
+    pub(super) reads: Reads,
     /// The last event of the process was a draw of random numbers that libc may have made for
     /// itself, with this `extra`.
     pub(super) drawn: Option<u32>,
@@ -85,7 +93,8 @@ pub(super) struct ProcessState<'t> {
     /// Those of `opened` that were opened since the process last started another one. A shell that
     /// uses `vfork` opens files for its child.
     pub(super) opened_for_child: Vec<&'t [u8]>,
-    /// What git looked at in its store of objects, as long as it does not count.
+    /// The looks of git at its store of objects. They count only if it finds out which objects there
+    /// are.
     pub(super) objects: Vec<Event<&'t [u8]>>,
     /// git found out which objects there are, so all that it looked at in their store counts.
     pub(super) searches_objects: bool,
@@ -185,8 +194,7 @@ impl<'t> Processes<'t> {
         state.habit = None;
         state.runs_made = is_made;
         state.start_bits = e.mode & START_BITS;
-        (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
-        state.maps_reads = 0;
+        state.reads = Reads::default();
         (state.objects, state.searches_objects) = (Vec::new(), false);
         (state.is_guarded, state.imported) = (false, state.opened.len());
     }
@@ -196,18 +204,14 @@ impl<'t> Processes<'t> {
     pub(super) fn forked(&mut self, e: &Event<&'t [u8]>) {
         for Fork { pid, source } in self.tree.learn(e).into_iter().flatten() {
             let source = self.state(source);
-            let (is_guarded, clock, zone, random) =
-                (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
-            let maps = source.maps_reads;
+            let (is_guarded, reads) = (source.is_guarded, source.reads);
             let searched_before = source.searched_before.clone();
             let state = self.state(pid);
             state.earlier += 1;
             (state.habit, state.start_bits) = (None, 0);
             (state.opened, state.imported) = (Vec::new(), 0);
             state.searched_before = searched_before;
-            state.is_guarded = is_guarded;
-            (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
-            state.maps_reads = maps;
+            (state.is_guarded, state.reads) = (is_guarded, reads);
         }
     }
 

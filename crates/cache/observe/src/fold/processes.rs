@@ -151,14 +151,14 @@ impl<'t> Fold<'t> {
             return;
         }
         // If nothing shows the time that a module keeps, two runs have the same result.
-        let may_be_imports = clock && !zone && habit.imports && process.clock_reads >= habit.clock_reads;
+        let may_be_imports = clock && !zone && habit.imports && process.reads.clock >= habit.clock_reads;
         if may_be_imports && process.imports_a_clock(&|path| (policy.reads_clock_at_import)(program, path)) {
             return self.run.depends_on_chance(program);
         }
         let (reads, allowed, why) = match e.kind {
-            EventKind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
-            _ if zone => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
-            _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
+            EventKind::Random => (&mut process.reads.random, habit.random_reads, Unrecorded::Random),
+            _ if zone => (&mut process.reads.zone, habit.zone_reads, Unrecorded::Clock),
+            _ => (&mut process.reads.clock, habit.clock_reads, Unrecorded::Clock),
         };
         // The vDSO draws a key once, and makes any number of random numbers from it without a
         // system call.
