@@ -69,9 +69,8 @@ const MISSES: &[(&str, On, &str)] = &[
         On::Since("ar", (2, 44)),
         "ar writes into the existing archive",
     ),
-    (r"^F/run-list-(find|find-name|tar-names) · ", On::Any, "it asks for the time"),
+    (r"^F/run-list-tar-names · ", On::Any, "it asks for the time"),
     (r"^F/run-(list-cp-r|makes-directories|output-removed-before) · ", On::Any, THERE),
-    (r"^F/run-list-python-glob", On::Any, "not understood yet"),
     (r"^F/python-module · back", On::Any, "Python reads the mtime of a module"),
     (
         r"^F/python-fork · ",

@@ -28,8 +28,8 @@ pub enum Fact<'a> {
     Link(&'a [u8]),
     /// An operation on the path fails with this error.
     Error {
-        /// 0: `stat`. 1: open for reading. [`Fact::OWNER`]: see there. `Fact::ACCESS` plus the
-        /// requested mode: `access`.
+        /// 0: `stat`. 1: open for reading. [`Fact::OWNER`] and [`Fact::IS_DIRECTORY`]: see there.
+        /// `Fact::ACCESS` plus the requested mode: `access`.
         operation: u8,
         /// The errno on this platform. 0 means that `access` for reading or writing succeeds.
         errno: u32,
@@ -78,6 +78,10 @@ impl<'a> Fact<'a> {
     /// No error: the path, with links not followed, belongs to the user whose ID is `errno`. Recorded
     /// if a program refuses files of other users, as git does.
     pub const OWNER: u8 = 2;
+
+    /// The operation of an error from a use of the path as a directory. Links are followed. The error
+    /// is `ENOTDIR`: it is something else.
+    pub const IS_DIRECTORY: u8 = 3;
 
     /// Returns the part of the fact that counts when two runs are compared, or `None` if nothing of
     /// it does.

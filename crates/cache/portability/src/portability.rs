@@ -60,10 +60,14 @@ fn is_rpath(value: &[u8]) -> bool {
 }
 
 /// Returns true if a name of Microsoft's C++ ABI has an anonymous namespace: `?A0x1b2c3d4e@`. The
-/// number is a hash of the path of the source as it is on the command line.
+/// number is a hash of the path of the source as it is on the command line, without zeros in front.
 fn names_anonymous_namespace(bytes: &[u8]) -> bool {
     const MARK: &[u8] = b"?A0x";
-    let is_number = |rest: &[u8]| rest.len() > 8 && rest[..8].iter().all(u8::is_ascii_hexdigit) && rest[8] == b'@';
+    const DIGITS_MAX: usize = 8;
+    let is_number = |rest: &[u8]| {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        (1..=DIGITS_MAX).contains(&digits) && rest.get(digits) == Some(&b'@')
+    };
     memmem::find_iter(bytes, MARK).any(|at| is_number(&bytes[at + MARK.len()..]))
 }
 
@@ -555,6 +559,9 @@ mod tests {
         let check = |text: &str, expect| assert_eq!(names_anonymous_namespace(text.as_bytes()), expect, "{text}");
         check("?g@S@?A0x6E0C16A4@@UEAAHXZ", true);
         check("?A0x1 ?A0x6e0c16a4@", true);
+        check("?g@S@?A0x6E0C16A@@UEAAHXZ", true);
+        check("?A0x0@", true);
+        check("?A0x@", false);
         check("?A0x6e0c16a4", false);
         check("?A0x6e0c16g4@", false);
         check("A0x6e0c16a4@", false);

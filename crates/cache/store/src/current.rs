@@ -18,12 +18,19 @@ pub(crate) fn stat_in(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Stat> 
     if follow && stat.kind == FileType::Link { dir.stat(name) } else { Ok(stat) }
 }
 
+/// The errno `ENOTDIR`.
+pub(crate) const NOT_A_DIRECTORY: u32 = 20;
+
 /// Returns the errno of an operation if it fails, or for [`Fact::OWNER`] the owner.
 pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     let name = if name.is_empty() { b"." } else { name };
     let error = match operation {
         0 => dir.stat(name).err(),
         Fact::OWNER => return Some(dir.lstat(name).map_or(u32::MAX, |stat| stat.owner)),
+        Fact::IS_DIRECTORY => match dir.stat(name) {
+            Ok(stat) => return (stat.kind != FileType::Directory).then_some(NOT_A_DIRECTORY),
+            Err(error) => Some(error),
+        },
         access if access & Fact::ACCESS != 0 => dir.access(name, access & 7).err(),
         _ => dir.open_file(name).err(),
     };

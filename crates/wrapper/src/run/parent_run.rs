@@ -215,6 +215,7 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         Fact::Error { operation: Fact::OWNER, .. } => {
             vec![Event { extra: REPORTED_OWNER, ..looked(EventKind::Stat, path) }]
         }
+        Fact::Error { operation: Fact::IS_DIRECTORY, errno } => vec![failed(EventKind::List, *errno)],
         Fact::Error { operation, errno } if operation & Fact::ACCESS != 0 => {
             let mode = looked(EventKind::Stat, path).mode;
             vec![Event { mode, extra: u32::from(operation & 7), ..failed(EventKind::Access, *errno) }]

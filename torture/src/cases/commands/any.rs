@@ -178,7 +178,8 @@ fn lists() -> Vec<Case> {
         .then("a name less", rm("d/a")).then("hidden", put("d/.h", "")).back("back", rm("d/c")).may_miss();
     let py = |name: &str,
     text: &str| run(&format!("list-python-{name}")).any_py(text).twice().changes("a name more", put("d/c", "c\n"))
-        .then("in a new directory", put("d/e/f", "f\n")).then("a name less", rm("d/a"));
+        .then("in a new directory", put("d/e/f", "f\n")).then("a name less", rm("d/a"))
+        .then("a directory in its place", all([rm("d/b"), put("d/b/g", "g\n")]));
     vec![
         listed("glob", "echo d/*"), listed("glob-none", "echo d/*.zz"), listed("glob-part", "cat d/[ab]"),
         listed("glob-recursive", "echo */*"), listed("ls", "ls d"), listed("ls-A", "ls -A d"),

@@ -409,6 +409,7 @@ impl<'t> Fold<'t> {
             (EventKind::Access, errno) => {
                 self.paths.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
             }
+            (_, libc::ENOTDIR) => self.paths.note_no_directory(e.path),
             (EventKind::List, errno) => self.paths.touch(e.path).failed = Some((1, errno as u32)),
             (_, errno) => self.paths.touch(e.path).failed = Some((0, errno as u32)),
         }

@@ -89,6 +89,10 @@ impl<'t> Fold<'t> {
             }
             libc::EISDIR if writes => self.paths.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
+            libc::ENOTDIR => {
+                self.paths.state(e.path).is_followed = true;
+                self.paths.note_no_directory(e.path);
+            }
             errno => {
                 self.paths.state(e.path).is_followed = true;
                 self.paths.touch(e.path).failed = Some((1, errno as u32));

@@ -4,7 +4,7 @@
 
 use larder_model::path::{join, parent};
 use larder_model::quick::{Map, Set};
-use larder_model::{FileMode, Identity, Looked, Placement, Times};
+use larder_model::{Fact, FileMode, Identity, Looked, Placement, Times};
 use larder_sys::FileType;
 
 use super::process_state::Life;
@@ -148,6 +148,12 @@ impl<'t> Paths<'t> {
             self.looked_order.push(path);
         }
         state.looked.get_or_insert_default()
+    }
+
+    /// Notes that a path could not be used as a directory. If no directory above it is missing, it is
+    /// something else.
+    pub(super) fn note_no_directory(&mut self, path: &'t [u8]) {
+        self.touch(path).failed = Some((Fact::IS_DIRECTORY, libc::ENOTDIR as u32));
     }
 
     /// Returns how a path was accessed, if it was.

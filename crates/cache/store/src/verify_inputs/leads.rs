@@ -5,15 +5,12 @@
 
 use larder_model::path::join;
 use larder_model::quick::Set;
-use larder_model::{Looked, Unrecorded};
+use larder_model::{Fact, Looked, Unrecorded};
 use larder_sys::FileType;
 
 use super::facts::{Directory, OwnedFact};
 use super::{Done, SplitPath, Walk, refuse};
-use crate::current::stat_in;
-
-/// The errno `ENOTDIR`.
-const NOT_A_DIRECTORY: u32 = 20;
+use crate::current::{NOT_A_DIRECTORY, stat_in};
 
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in
@@ -56,7 +53,8 @@ impl Walk<'_> {
         let is_new_directory = found
             .as_ref()
             .is_ok_and(|found| found.kind == FileType::Directory && found.changed_ns >= self.witness.started_ns);
-        beyond.failed = beyond.failed.filter(|failed| *failed != (1, NOT_A_DIRECTORY) || is_new_directory);
+        let not_opened = (Fact::IS_DIRECTORY, NOT_A_DIRECTORY);
+        beyond.failed = beyond.failed.filter(|failed| *failed != not_opened || is_new_directory);
         beyond.kind |= found.is_ok();
         beyond.absent |= found.is_err();
         self.path(&next, &beyond, depth + 1)

@@ -61,6 +61,20 @@ fn a_call_that_a_sandbox_refused_is_no_change_of_the_file() {
     assert_eq!(refused(&below, 1), None);
 }
 
+/// `opendir` of a file fails.
+#[test]
+fn a_file_is_no_directory() {
+    const NOT_A_DIRECTORY: u32 = 20;
+    let file = tempfile::NamedTempFile::new().expect("makes a file");
+    let path = file.path().canonicalize().expect("is there").as_os_str().as_bytes().to_vec();
+    let above = larder_model::path::parent(&path).expect("has one").to_vec();
+    let fails = |path: &[u8]| {
+        let looked = Looked { failed: Some((Fact::IS_DIRECTORY, NOT_A_DIRECTORY)), ..Looked::default() };
+        witnessed(vec![(path.to_vec(), looked)]).is_ok()
+    };
+    assert!(fails(&path) && fails(&[&path, &b"/x"[..]].concat()) && !fails(&above));
+}
+
 /// A directory that the command made is absent before each run, by whatever path it was looked at.
 #[test]
 fn a_directory_that_was_made_is_not_there_before() {
