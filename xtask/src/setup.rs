@@ -84,6 +84,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] = &["aarch64-apple-darwin", "x86_64-pc
 
 /// `cargo xtask setup`: installs what any command needs.
 pub(crate) fn everything(place: &Place) -> Result<()> {
+    for_checks(place)?;
     for_tests(place)?;
     for_torture()?;
     for_translated_messages()?;
@@ -113,14 +114,18 @@ pub(crate) fn for_machines(place: &Place) -> Result<()> {
     packages(PACKAGES_FOR_MACHINES)
 }
 
-/// Installs what builds and checks need.
-pub(crate) fn for_tests(place: &Place) -> Result<()> {
+/// Installs what is needed to compile everything, also for other systems, and to check its style.
+pub(crate) fn for_checks(place: &Place) -> Result<()> {
     for_builds_of(place, Arch::Aarch64)?;
+    components(place)?;
+    targets(place, CHECKED_TARGETS)
+}
+
+/// Installs what tests need besides [`for_checks`].
+pub(crate) fn for_tests(place: &Place) -> Result<()> {
     let lists = [PACKAGES_FOR_TESTS, PACKAGES_FOR_RECORDS, PACKAGES_FOR_REMOTES, PACKAGES_FOR_MOUNTS];
     lists.into_iter().try_for_each(packages)?;
     tools::for_tests(place);
-    components(place)?;
-    targets(place, CHECKED_TARGETS)?;
     // The torture suite skips cases whose tools are missing, and says so.
     if let Err(error) = for_torture().and_then(|()| for_translated_messages()) {
         eprintln!("{error:#}");

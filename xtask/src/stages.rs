@@ -56,11 +56,15 @@ struct Stage {
     work: fn(&Place, bool) -> Result<()>,
 }
 
+const SETUP: &str = "setup";
 const RELEASE: &str = "release-binaries";
 const PROGRAMS: &str = "test-programs";
 
 /// In the order in which they start, unless one has to wait for another. The longest start early.
-const STAGES: [Stage; 16] = [
+///
+/// The first starts at once, beside two others: it waits for downloads for most of its time.
+const STAGES: [Stage; 17] = [
+    stage(SETUP, &[], |place, _| setup::for_tests(place)),
     stage(RELEASE, &[], |place, _| binaries::build(place)),
     stage("format", &[], |place, _| run::shown_to_user(place.cargo().args(["fmt", "--all", "--check"]))),
     stage("lints", &[], |place, _| {
@@ -70,12 +74,12 @@ const STAGES: [Stage; 16] = [
     stage(PROGRAMS, &["lints"], |place, _| {
         run::shown_to_user(place.cargo().args(["test", "--locked", "--workspace", "--no-run"]))
     }),
-    stage("tests", &[RELEASE, PROGRAMS], tests),
-    stage("torture", &[RELEASE, PROGRAMS], torture::stage),
-    stage("packages", &[RELEASE], |place, _| dist::stage(place)),
-    stage("documents", &[RELEASE], |place, _| docs::stage(place)),
-    stage("supply-chain", &[RELEASE], |place, _| supply::check(place)),
-    stage("sanitizer", &[RELEASE], |place, _| sanitize::address(place)),
+    stage("tests", &[SETUP, RELEASE, PROGRAMS], tests),
+    stage("torture", &[SETUP, RELEASE, PROGRAMS], torture::stage),
+    stage("packages", &[SETUP, RELEASE], |place, _| dist::stage(place)),
+    stage("documents", &[SETUP, RELEASE], |place, _| docs::stage(place)),
+    stage("supply-chain", &[SETUP, RELEASE], |place, _| supply::check(place)),
+    stage("sanitizer", &[SETUP, RELEASE], |place, _| sanitize::address(place)),
     stage("aarch64", &[PROGRAMS], |place, _| aarch64_stage(place)),
     stage("macos", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[0])),
     stage("windows", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[1])),
@@ -107,16 +111,19 @@ pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
         println!("{} took {:.0} s of CPU time", stage.name, run::cpu_of_children()?.as_secs_f64());
         return result.map(|()| true);
     }
-    setup::for_tests(place)?;
+    setup::for_checks(place)?;
     let logs = place.own("stages")?;
     fresh(&logs)?;
-    let waiting = STAGES.into_iter().filter(|stage| options.full || !stage.is_slow).collect();
+    let [first, others @ ..] = STAGES;
+    let waiting = others.into_iter().filter(|stage| options.full || !stage.is_slow).collect();
     let schedule = Schedule { state: Mutex::new(State { waiting, ..State::default() }), changed: Condvar::new() };
+    let perform = |stage: &Stage| schedule.ended(stage.name, run_stage(stage, &logs, options.full));
     thread::scope(|scope| {
+        scope.spawn(|| perform(&first));
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(stage) = schedule.next() {
-                    schedule.ended(stage.name, run_stage(&stage, &logs, options.full));
+                    perform(&stage);
                 }
             });
         }
