@@ -112,6 +112,11 @@ fn act(options: &Options) -> Result<bool> {
     };
     let jobs = options.jobs.unwrap_or_else(|| 2 * std::thread::available_parallelism().map_or(1, usize::from));
     let results = suite::run(&chosen, &cache, &machine, work.path(), jobs, done)?;
+    let counted = |case: &suite::CaseResult| case.steps.iter().any(|step| step.counted.is_some());
+    ensure!(
+        cache.kind == CacheKind::None || results.iter().any(counted),
+        "the hits cannot be counted: the output of the cache's command for statistics was not understood"
+    );
     let seconds = start.elapsed().as_secs_f64();
     let verdict = report::print(&results, &cache, seconds);
     if let Some(file) = &options.json {

@@ -54,7 +54,7 @@ pub(crate) const KACHE: Words = Words {
     stop: &["daemon", "stop"],
     count: &["stats", "--json"],
     counts: |json| {
-        let number = |name: &str| json["data"]["events"][name].as_u64();
+        let number = |name: &str| json[name].as_u64();
         Some(Counts { hit: number("local_hits")?, miss: number("misses")?, ..Counts::default() })
     },
 };

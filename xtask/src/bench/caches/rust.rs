@@ -1,5 +1,6 @@
-//! A workspace with a crate of each kind, built by cargo through each cache: how many of rustc's
-//! calls were hits in a build with an empty target directory.
+//! A workspace with a crate of each kind, built by cargo through each cache: how many of its steps
+//! were hits in a build with an empty target directory. A step is a call of rustc, or the run of a
+//! build script, which kache answers as well.
 
 use crate::bench::measure;
 use crate::bench::rivals::{self, Rival};
@@ -46,8 +47,8 @@ const FILLING: usize = 2;
 
 /// The hits of each cache.
 pub(in crate::bench) struct Found {
-    /// The number of rustc's calls in a build.
-    pub(in crate::bench) calls: usize,
+    /// The number of steps in a build.
+    pub(in crate::bench) steps: usize,
     pub(in crate::bench) hits: BTreeMap<&'static str, u64>,
 }
 
@@ -88,25 +89,27 @@ impl<'a> Caches<'a> {
         files::write(tree.join("Cargo.toml"), format!("[workspace]\nmembers = {members:?}\nresolver = \"2\"\n"))?;
         // Caches do not trust the times of new files.
         std::thread::sleep(measure::SETTLING);
-        let calls = self.calls(&tree)?;
+        let steps = self.steps(&tree)?;
         let mut hits = BTreeMap::new();
         for launcher in self.own.iter().chain(self.served.iter().map(|rival| &rival.launcher)) {
             let found = self.hits_of(launcher, &tree).with_context(|| format!("cargo with {}", launcher.name))?;
-            ensure!(found as usize <= calls, "{}: {found} hits in {calls} calls", launcher.name);
+            ensure!(found as usize <= steps, "{}: {found} hits in {steps} steps", launcher.name);
             hits.insert(launcher.name, found);
         }
         drop(self.served);
         remove(&self.scene.work)?;
-        Ok(Found { calls, hits })
+        Ok(Found { steps, hits })
     }
 
-    /// Builds plainly, and returns the number of artifacts, of which rustc makes one in each call.
-    fn calls(&self, tree: &Path) -> Result<usize> {
+    /// Builds plainly, and returns the number of artifacts, of which rustc makes one in each call, and
+    /// of build scripts that ran.
+    fn steps(&self, tree: &Path) -> Result<usize> {
         let mut build = cargo_build(&Launcher::plain(), None, &self.scene.home);
         let said = run::output(build.args(["--message-format", "json"]).current_dir(tree))?;
-        let calls = said.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).count();
-        ensure!(calls > 0, "cargo reported no artifact");
-        Ok(calls)
+        let count = |reason: &str| said.matches(&format!("\"reason\":\"{reason}\"")).count();
+        let (artifacts, scripts) = (count("compiler-artifact"), count("build-script-executed"));
+        ensure!(artifacts > 0 && scripts > 0, "cargo reported {artifacts} artifacts and {scripts} build scripts");
+        Ok(artifacts + scripts)
     }
 
     /// Returns the hits of the last of several builds.

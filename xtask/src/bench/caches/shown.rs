@@ -33,8 +33,8 @@ pub(super) fn table(found: &Found) -> Result<String> {
         row(title, of_caches(&cell));
     }
     row(
-        "hits of rustc's calls, a crate of each kind ² ([limits](docs/rust.md))",
-        of_caches(&|name| found.rust.hits.get(name).map(|hits| format!("{hits} of {}", found.rust.calls))),
+        "hits in a build by cargo, a crate of each kind ² ([limits](docs/rust.md))",
+        of_caches(&|name| found.rust.hits.get(name).map(|hits| format!("{hits} of {}", found.rust.steps))),
     );
     for (times, title) in found.hits.iter().zip(["a hit, C, 225 headers ³", "a hit, C++, 240 headers ³"]) {
         // A cache that was measured in one case only did not hit in the other.
@@ -83,7 +83,7 @@ fn notes(text: &mut String, found: &Found) -> Result<()> {
     let notes = [
         format!("1. {cases} of the [torture suite](docs/torture.md#results): each step is compared with a plain run."),
         "2. The third build by cargo, with an empty target directory: a library, a procedural macro, a `cdylib`, a \
-         `staticlib`, a `dylib`, a build script, a program."
+         `staticlib`, a `dylib`, a build script and its run, a program."
             .to_owned(),
         format!(
             "3. CPU time, servers included. The plain compiles take {} and {} ms ([more](docs/performance.md#a-hit)).",
@@ -132,7 +132,7 @@ mod tests {
                 unpacked: Duration::from_secs(1),
                 mounted: None,
             },
-            rust: rust::Found { calls: 7, hits: [("larder", 7), ("sccache", 1)].into() },
+            rust: rust::Found { steps: 8, hits: [("larder", 7), ("sccache", 1)].into() },
             missing: vec!["Skipped: sccache: no network.".to_owned()],
             machine: json!({"commit": "abc", "processors": 2, "processor": "p", "kernel": "k"}),
             date: "1 May 2026".to_owned(),
@@ -143,7 +143,7 @@ mod tests {
             "| wrong results, of the cases that apply ¹ | 0 of 9 | 4 of 9 |  |  |  |",
             "| expected hits in another place ¹ | 1 of 2 | 1 of 2 |  |  |  |",
             "| expected hits of `./configure` and build tools ¹ |  |  |  |  |  |",
-            "| hits of rustc's calls, a crate of each kind ² ([limits](docs/rust.md)) | 7 of 7 |  | 1 of 7 |  |  |",
+            "| hits in a build by cargo, a crate of each kind ² ([limits](docs/rust.md)) | 7 of 8 |  | 1 of 8 |  |  |",
             "| a hit, C, 225 headers ³ | 1.5 ms |  |  | 1.5 ms |  |",
             "| a hit, C++, 240 headers ³ | 1.5 ms |  |  | no hit |  |",
             "| `node_modules` of 101,584 files, usable after ⁴ | not mounted, 1.00 s unpacked |  |  |  | 2.00 s unpacked |",
