@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use larder_lookup::find;
 
-use super::change::{Change, read};
+use super::change::{Change, only_adds, read};
 use super::journal::Journal;
 use crate::surroundings::{Surroundings, nobody};
 
@@ -113,7 +113,7 @@ impl<'a> Plan<'a> {
             return Ok(());
         }
         let before = read(&path)?;
-        let edited = edit(before.as_deref());
+        let edited = edited(before.as_deref(), edit);
         match edited.with_context(|| format!("{} cannot be changed: add the lines by hand", path.display()))? {
             Some(after) => {
                 self.directory_of(&path);
@@ -178,5 +178,46 @@ impl<'a> Plan<'a> {
     /// Notes that a change that is in place already serves this directory, too.
     fn share(&mut self, path: &Path) {
         self.shared.extend(self.journal.in_place(path).cloned());
+    }
+}
+
+/// Edits a text that may begin with a byte order mark and whose lines may end in CR LF, as editors
+/// of Windows write them. `edit` sees neither, and both stay. Fails unless lines are only added.
+fn edited(before: Option<&str>, edit: impl FnOnce(Option<&str>) -> Result<Option<String>>) -> Result<Option<String>> {
+    const MARK: &str = "\u{feff}";
+    let text = before.unwrap_or_default();
+    let mark = if text.starts_with(MARK) { MARK } else { "" };
+    let is_crlf = text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count();
+    let plain = text[mark.len()..].to_owned();
+    let plain = if is_crlf { plain.replace("\r\n", "\n") } else { plain };
+    let Some(after) = edit(before.map(|_| plain.as_str()))? else { return Ok(None) };
+    // An editor of a format may end the last line. Then the change would be two insertions.
+    let ended = after.strip_suffix('\n').filter(|_| !plain.ends_with('\n'));
+    let candidates = [Some(after.as_str()), ended];
+    let with_ends =
+        |after: &str| format!("{mark}{}", if is_crlf { after.replace('\n', "\r\n") } else { after.to_owned() });
+    let found = candidates.into_iter().flatten().map(with_ends).find(|after| only_adds(text, after));
+    found
+        .context("more than the added lines would change, for example because its lines end in different ways")
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_are_added() {
+        let add = |before: Option<&str>, from: &str, to: &str| {
+            let edit = |text: Option<&str>| Ok(Some(text.unwrap_or_default().replace(from, to)));
+            edited(before, edit).ok().flatten()
+        };
+        assert_eq!(add(Some("a\r\nb\r\n"), "a\n", "a\nx\n").as_deref(), Some("a\r\nx\r\nb\r\n"));
+        assert_eq!(add(Some("\u{feff}a\n"), "a\n", "x\na\n").as_deref(), Some("\u{feff}x\na\n"));
+        assert_eq!(add(Some("a\nb"), "a\nb", "a\nx\nb\n").as_deref(), Some("a\nx\nb"));
+        assert_eq!(add(Some("a\nb"), "a\nb", "a\nb\nx\n").as_deref(), Some("a\nb\nx\n"));
+        assert_eq!(add(Some("a\r\nb\n"), "a\r\n", "a\nx\n"), None);
+        assert_eq!(add(Some("a\nb\n"), "a", "x"), None);
+        assert_eq!(edited(None, |_| Ok(Some("x\n".to_owned()))).expect("is fine").as_deref(), Some("x\n"));
     }
 }
