@@ -2,6 +2,7 @@
 //!
 //! Unaware of: what the subcommand did.
 
+use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -20,11 +21,26 @@ pub(super) const MISS: u8 = 11;
 pub(super) fn or_continue<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
     match done {
         Err(error) if !strict => {
-            say::tell(&say::one_line(&format!("{error:#}: continuing without it")));
+            let next = next_step(&error);
+            say::tell(&say::one_line(&format!("{error:#}{next}: continuing without it")));
             Ok(instead)
         }
-        done => done,
+        done => done.map_err(|error| match next_step(&error) {
+            "" => error,
+            next => anyhow::anyhow!("{error:#}{next}"),
+        }),
     }
+}
+
+/// Returns what to do about an error, after a colon, if its kind says that. Empty otherwise.
+fn next_step(error: &anyhow::Error) -> &'static str {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind));
+    let mut steps = kinds.map(|kind| match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": free disk space, or set LARDER_DIR to another disk",
+        ErrorKind::ReadOnlyFilesystem => ": set LARDER_DIR to a directory that can be written",
+        _ => "",
+    });
+    steps.find(|step| !step.is_empty()).unwrap_or_default()
 }
 
 /// Returns the time in milliseconds since 1970.
