@@ -93,7 +93,7 @@ pub(crate) enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rescue: Vec<OsString>,
     },
-    /// Run any command through larder, even one that has the name of a subcommand
+    /// Cache any command as a whole, with all processes that it starts
     #[command(after_help = help::RUN)]
     Run(Run),
     /// Print completions for a shell

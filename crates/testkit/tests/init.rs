@@ -497,6 +497,11 @@ fn the_profile_is_that_of_the_users_shell() {
     assert!(ran.stdout.contains("home/.profile\n"), "{ran:?}");
     let ran = init(&place, &["--yes"]).env("SHELL", "/bin/dash").run().ends(0);
     assert!(ran.stdout.contains("after the next login, or after `. ~/.profile`: `make`"), "{ran:?}");
+    place.remove(&["Makefile"]);
+    place.put("configure", "");
+    let ran = init(&place, &["--yes"]).run().ends(0);
+    assert!(ran.stdout.contains(": `./configure && make`"), "{ran:?}");
+    place.put("Makefile", "all:\n");
     // Once the links are in PATH, nothing is to be waited for.
     let path = format!("{}:{}", place.text("home/.local/share/larder/masquerade"), std::env::var("PATH").expect("set"));
     let ran = init(&place, &["--yes"]).env("PATH", path).run().ends(0);

@@ -41,7 +41,7 @@ pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &
             if places.cwd.join("config.status").exists() {
                 plan.note("`./configure` ran here without larder: run it again, because it wrote the compiler down");
             }
-            plan.next.push(format!("{from}: `make`"));
+            plan.next.push(format!("{from}: `{}`", make_line(&places.cwd)));
             Ok(())
         }
         BuildTool::Meson => {
@@ -54,6 +54,16 @@ pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &
             ci(places, plan);
             Ok(())
         }
+    }
+}
+
+/// Returns what to type for a build by make or autotools.
+fn make_line(project: &Path) -> &'static str {
+    let has = |name: &str| project.join(name).exists();
+    match ["Makefile", "GNUmakefile", "makefile"].into_iter().any(has) {
+        true => "make",
+        false if has("configure") => "./configure && make",
+        false => "autoreconf --install && ./configure && make",
     }
 }
 
