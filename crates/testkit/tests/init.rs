@@ -507,3 +507,25 @@ fn the_profile_is_that_of_the_users_shell() {
     let ran = init(&place, &["--yes"]).env("PATH", path).run().ends(0);
     assert!(ran.stdout.contains("next: now: `make`"), "{ran:?}");
 }
+
+/// Links of a larder that was installed elsewhere are taken back by `--undo`, and not by hand.
+#[test]
+fn a_larder_that_moved_says_what_to_undo() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("Makefile", "all:\n");
+    init(&place, &["--yes"]).run().ends(0);
+    fs::create_dir(place.path("opt")).expect("cannot create the directory");
+    for name in ["larder", "larderd"] {
+        copy_program(larder().with_file_name(name), place.path("opt").join(name));
+    }
+    let moved = |option: &str| {
+        let own = place.text("opt/larder");
+        place.run(&[&own, "init", option]).env("SHELL", "/bin/bash").env("PATH", "/usr/bin:/bin").run()
+    };
+    let ran = moved("--yes").ends(1);
+    let directory = place.text("work");
+    assert!(ran.stderr.contains(&format!("run `larder init --undo` in {directory}, then")), "{ran:?}");
+    moved("--undo").ends(0);
+    moved("--yes").ends(0);
+}

@@ -197,3 +197,18 @@ fn doctor_names_what_calls_another_cache() {
         assert!(line.contains(piece), "{piece}: {named:#?}");
     }
 }
+
+/// A setting that is easily forgotten, or a path that cannot be written, is said where people look.
+#[test]
+fn forgotten_settings_are_pointed_out() {
+    let place = Place::new();
+    let stats = |name: &str| place.larder(&["stats"]).env(name, "1").run().quiet();
+    assert!(stats("LARDER_DISABLE").contains("\n disable is set: "));
+    assert!(stats("LARDER_READ_ONLY").contains("\n read_only is set: "));
+    assert!(!stats("LARDER_RECACHE").contains("is set"));
+    let doctor = |name: &str, value: &str| place.larder(&["doctor"]).env(name, value).env("PATH", "/bin").run().stdout;
+    assert!(doctor("LARDER_DIR", "relative").contains("LARDER_DIR is the relative path relative"));
+    let said = doctor("LARDER_LOG", &place.text("none/log"));
+    assert!(said.contains("problem  log") && said.contains("set LARDER_LOG to another file"), "{said}");
+    assert!(!doctor("LARDER_LOG", &place.text("log")).contains("LARDER_LOG"));
+}

@@ -155,11 +155,21 @@ impl<'a> Plan<'a> {
                 self.directory_of(&path);
                 self.changes.push(Change::Link { path, target });
             }
-            _ => anyhow::bail!(
-                "{} is something else than a link to {}: remove it, then try again",
-                path.display(),
-                target.display()
-            ),
+            found => {
+                let made = found.ok().map(|target| Change::Link { path: path.clone(), target });
+                if let Some(directory) = made.and_then(|made| self.journal.shared(&made, Path::new(""))) {
+                    anyhow::bail!(
+                        "{} leads to a larder at another place: run `larder init --undo` in {}, then try again",
+                        path.display(),
+                        directory.display()
+                    );
+                }
+                anyhow::bail!(
+                    "{} is something else than a link to {}: remove it, then try again",
+                    path.display(),
+                    target.display()
+                )
+            }
         }
         Ok(())
     }
