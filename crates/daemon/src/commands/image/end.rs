@@ -6,7 +6,8 @@ use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use larder_store::{Counters, Store};
+use larder_image::ImageError;
+use larder_store::{Counters, Store, StoreError};
 
 use super::super::evict;
 use crate::say;
@@ -32,9 +33,14 @@ pub(super) fn or_continue<T>(done: Result<T>, strict: bool, instead: T) -> Resul
     }
 }
 
-/// Returns what to do about an error, after a colon, if its kind says that. Empty otherwise.
+/// Returns what to do about an error of the store, after a colon, if its kind says that. Empty
+/// otherwise.
 fn next_step(error: &anyhow::Error) -> &'static str {
-    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind));
+    let kinds = error.chain().filter_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(StoreError::Io { source, .. }), _) => Some(source.kind()),
+        (_, Some(ImageError::Store(StoreError::Io { source, .. }))) => Some(source.kind()),
+        _ => None,
+    });
     let mut steps = kinds.map(|kind| match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": free disk space, or set LARDER_DIR to another disk",
         ErrorKind::ReadOnlyFilesystem => ": set LARDER_DIR to a directory that can be written",
