@@ -271,6 +271,7 @@ fn bad_input_loses_nothing() {
     for text in ["[build\n", "build = 1\n"] {
         place.put(".cargo/config.toml", text);
         refused(&["cargo"], "config.toml cannot be changed");
+        refused(&["cargo"], "to its table `[build]` by hand");
     }
     place.put(".cargo/config.toml", b"\xff\n");
     refused(&["cargo"], "UTF-8");
@@ -284,6 +285,11 @@ fn bad_input_loses_nothing() {
     }
     place.put("package-lock.json", "{}");
     refused(&["npm"], "package.json");
+    // A script of that name that is not larder's stays.
+    place.put("package.json", "{ \"scripts\": { \"larder:install\": \"mine\" } }");
+    let ran = init(&place, &["npm", "--yes"]).run().ends(0);
+    assert!(ran.stdout.contains("has another script") && !ran.stdout.contains("npm run"), "{ran:?}");
+    place.remove(&["package.json", "package-lock.json"]);
     let link = place.path("home/.local/share/larder/masquerade/gcc");
     fs::create_dir_all(link.parent().expect("has one")).expect("cannot create the directory");
     fs::write(&link, "mine").expect("cannot write the file");
@@ -354,6 +360,7 @@ fn another_wrapper_is_left_alone() {
     let before = changeable(&place);
     let ran = init(&place, &["cargo", "--yes"]).run().ends(0);
     assert!(ran.stdout.contains("sccache") && ran.stdout.contains("remove that line"), "{ran:?}");
+    assert!(!ran.stdout.contains("everything is in place"), "{ran:?}");
     assert_eq!(changeable(&place), before);
 }
 

@@ -27,7 +27,7 @@ pub(super) fn plan(around: &Surroundings, places: &Places, plan: &mut Plan) -> R
     }
     let (profile, lines) = profile(around, places)?;
     let from = from_when(around, places, &profile);
-    plan.text(profile, |before| Ok(appended(before, &lines)))?;
+    plan.text(profile, "the lines", |before| Ok(appended(before, &lines)))?;
     Ok(from)
 }
 

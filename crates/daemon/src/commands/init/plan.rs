@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use larder_lookup::find;
 
 use super::change::{Change, only_adds, read};
@@ -87,12 +87,14 @@ pub(super) struct Plan<'a> {
     pub(super) next: Vec<String>,
     /// True if a sandbox needs `larderd`.
     pub(super) needs_daemon: bool,
+    /// True if something of another program is in the way, which a note names.
+    pub(super) is_blocked: bool,
 }
 
 impl<'a> Plan<'a> {
     pub(super) fn new(journal: &'a Journal) -> Plan<'a> {
         let (changes, shared, notes, next) = Default::default();
-        Plan { journal, changes, shared, notes, next, needs_daemon: false }
+        Plan { journal, changes, shared, notes, next, needs_daemon: false, is_blocked: false }
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
@@ -103,10 +105,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Plans a change of a text file. `edit` gets its present text, and returns the new text, or
-    /// `None` if nothing is missing.
+    /// `None` if nothing is missing. If the file cannot be edited, the error says what is to be added
+    /// `by_hand`.
     pub(super) fn text(
         &mut self,
         path: PathBuf,
+        by_hand: &str,
         edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
     ) -> Result<()> {
         if self.changes.iter().any(|change| change.path() == path) {
@@ -114,7 +118,8 @@ impl<'a> Plan<'a> {
         }
         let before = read(&path)?;
         let edited = edited(before.as_deref(), edit);
-        match edited.with_context(|| format!("{} cannot be changed: add the lines by hand", path.display()))? {
+        let failed = |error| anyhow!("{} cannot be changed: {error:#}: add {by_hand} by hand", path.display());
+        match edited.map_err(failed)? {
             Some(after) => {
                 self.directory_of(&path);
                 self.changes.push(Change::Text { path, before, after });
@@ -130,6 +135,7 @@ impl<'a> Plan<'a> {
         &mut self,
         project: &Path,
         path: PathBuf,
+        by_hand: &str,
         edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
     ) -> Result<()> {
         let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(project);
@@ -141,7 +147,7 @@ impl<'a> Plan<'a> {
             path.display(),
             real.display()
         );
-        self.text(path, edit)
+        self.text(path, by_hand, edit)
     }
 
     /// Plans a link, unless it exists. Something else at the path is an error.

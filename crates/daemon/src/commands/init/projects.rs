@@ -107,11 +107,13 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
         }
         Ok(other.is_none().then(|| document.to_string()))
     };
+    let by_hand = format!("`rustc-wrapper = \"{}\"` to its table `[build]`", places.command);
     match user {
-        true => plan.text(file.clone(), edit)?,
-        false => plan.text_of_project(&places.cwd, file.clone(), edit)?,
+        true => plan.text(file.clone(), &by_hand, edit)?,
+        false => plan.text_of_project(&places.cwd, file.clone(), &by_hand, edit)?,
     }
     if let Some(other) = other {
+        plan.is_blocked = true;
         plan.note(format!(
             "{} sets rustc-wrapper to {other}: remove that line, then run `larder init` again",
             places.shown(&file)
@@ -176,7 +178,8 @@ fn cmake(from: &str, places: &Places, plan: &mut Plan) -> Result<()> {
     if has_preset(&committed) {
         plan.note("CMakePresets.json has a preset `larder` already: nothing is added to it");
     }
-    plan.text_of_project(&places.cwd, places.cwd.join("CMakeUserPresets.json"), |before| {
+    let by_hand = "a preset that sets CMAKE_C_COMPILER_LAUNCHER and CMAKE_CXX_COMPILER_LAUNCHER to larder";
+    plan.text_of_project(&places.cwd, places.cwd.join("CMakeUserPresets.json"), by_hand, |before| {
         if has_preset(&committed) {
             return Ok(None);
         }
@@ -227,7 +230,7 @@ fn meson(from: &str, places: &Places, plan: &mut Plan) -> Result<()> {
     let command = &places.command;
     ensure!(!command.contains(['\'', '\\']), "{command}: Meson would read its path differently");
     let lines = format!("[binaries]\nc = ['{command}', 'cc']\ncpp = ['{command}', 'c++']\n");
-    plan.text(places.data.join("meson/native/larder"), |before| Ok(appended(before, &lines)))?;
+    plan.text(places.data.join("meson/native/larder"), "the lines", |before| Ok(appended(before, &lines)))?;
     for directory in below(&places.cwd).filter(|directory| directory.join("meson-info").is_dir()) {
         let shown = places.shown(&directory);
         // The line is typed, and a checkout chooses the name.
@@ -252,8 +255,8 @@ fn bazel(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> 
     let own = ["user.bazelrc", ".bazelrc.user"].into_iter().find(|name| imports(name));
     let edit = |before: Option<&str>| Ok(appended(before, &line));
     match own {
-        Some(name) => plan.text_of_project(&places.cwd, places.cwd.join(name), edit)?,
-        None => plan.text(places.home.join(".bazelrc"), edit)?,
+        Some(name) => plan.text_of_project(&places.cwd, places.cwd.join(name), "the line", edit)?,
+        None => plan.text(places.home.join(".bazelrc"), "the line", edit)?,
     }
     plan.needs_daemon = true;
     plan.note("sandboxes record through larderd, which starts now; `larder daemon install` starts it at each login");
@@ -271,14 +274,26 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
     ensure!(places.cwd.join(lock).is_file(), "{} has no {lock}: run `{program} install`", places.cwd.display());
     let key = format!("node-{{{{os}}}}-{{{{arch}}}}-{{{{hash {lock}}}}}");
     let command = format!("larder image restore --key '{key}' --replace --if-missing '{install}' node_modules");
-    plan.text_of_project(&places.cwd, places.cwd.join("package.json"), |before| {
+    let by_hand = format!("the script `{SCRIPT}`: `{command}`");
+    let mut other = false;
+    plan.text_of_project(&places.cwd, places.cwd.join("package.json"), &by_hand, |before| {
         let Some(before) = before else { bail!("it does not exist") };
         let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
         match &found["scripts"][SCRIPT] {
-            serde_json::Value::Null => json_text::insert(before, "scripts", Some(SCRIPT), &command.into()).map(Some),
-            _ => Ok(None),
+            serde_json::Value::Null => {
+                json_text::insert(before, "scripts", Some(SCRIPT), &command.clone().into()).map(Some)
+            }
+            there => {
+                other = *there != command;
+                Ok(None)
+            }
         }
     })?;
+    if other {
+        plan.is_blocked = true;
+        plan.note(format!("package.json has another script `{SCRIPT}`: rename it, then run `larder init` again"));
+        return Ok(());
+    }
     plan.next.push(format!("`{program} run {SCRIPT}` in place of `{install}`"));
     Ok(())
 }
@@ -286,9 +301,9 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
 /// Says what to add to CI jobs. Jobs differ too much to be edited by a program.
 fn ci(places: &Places, plan: &mut Plan) {
     if places.cwd.join(".github/workflows").is_dir() {
-        plan.note("GitHub Actions: examples/ci/github.yml has a whole job (docs/howto-ci.md)");
+        plan.note("GitHub Actions: add the action `setup-larder` to a job (docs/github.md)");
     }
     if places.cwd.join(".gitlab-ci.yml").is_file() {
-        plan.note("GitLab CI: examples/ci/gitlab.yml has a whole job (docs/howto-ci.md)");
+        plan.note("GitLab CI: include the component `setup-larder` (docs/gitlab.md)");
     }
 }
