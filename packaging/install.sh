@@ -10,7 +10,7 @@ set -eu
 
 version='@VERSION@'
 from='@RELEASES@'
-prefix=$HOME/.local
+prefix=${HOME:+$HOME/.local}
 signers=
 uninstall=
 
@@ -34,13 +34,23 @@ while [ $# -gt 0 ]; do
             uninstall=yes
             shift
             ;;
-        *) fail "unknown option $1: see the first lines of this script" ;;
+        -h | --help)
+            echo "usage: sh install.sh --from URL|DIRECTORY [--prefix DIR] [--signers FILE]"
+            echo "       sh install.sh --uninstall [--prefix DIR]"
+            exit 0
+            ;;
+        *) fail "unknown option $1: \`sh install.sh --help\` lists all" ;;
     esac
 done
+
+[ -n "$prefix" ] || fail "HOME is not set: add --prefix DIR"
 
 completions="share/bash-completion/completions/larder share/zsh/site-functions/_larder share/fish/vendor_completions.d/larder.fish"
 
 if [ -n "$uninstall" ]; then
+    # Builds that call larder by its name would fail without it.
+    changed=${XDG_STATE_HOME:-${HOME:-}/.local/state}/larder/init.json
+    ! [ -e "$changed" ] || fail "\`larder init\` changed files, which $changed lists: run \`larder init --undo\` in each of its directories first, or remove $changed"
     ! [ -x "$prefix/bin/larder" ] || "$prefix/bin/larder" daemon stop || true
     rm -f "$prefix/bin/larder" "$prefix/bin/larderd" "$prefix/share/man/man1/larder.1" "$prefix"/share/man/man1/larder-*.1
     for file in $completions; do

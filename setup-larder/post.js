@@ -51,7 +51,9 @@ function main() {
     if (!larder) {
         return;
     }
-    for (const [number, { directory, key }] of images().entries()) {
+    // A step that failed may have left a directory half made, which later jobs would get as exact.
+    const succeeded = ['', 'success'].includes(input('job-status'));
+    for (const [number, { directory, key }] of succeeded ? images().entries() : []) {
         if (process.env[`STATE_exact_${number}`] === 'true' || !fs.existsSync(directory)) {
             continue;
         }

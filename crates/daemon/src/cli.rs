@@ -93,7 +93,7 @@ pub(crate) enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rescue: Vec<OsString>,
     },
-    /// Run any command through larder, even one that has the name of a subcommand
+    /// Cache any command as a whole, with all processes that it starts
     #[command(after_help = help::RUN)]
     Run(Run),
     /// Print completions for a shell
@@ -282,21 +282,38 @@ const ALIASES: &[(&str, &[&str])] = &[
 /// Options of ccache and sccache without an equivalent here, each with what to do instead.
 const INSTEAD: &[(&str, &str)] = &[
     ("--config-path", "set LARDER_CONFIG to the file"),
+    ("--debug-preprocessor-cache", "`larder explain --verbose -- COMMAND` shows what a record relies on"),
     ("--dir", "set LARDER_DIR to the directory"),
+    ("--dist-auth", NO_DISTRIBUTION),
+    ("--dist-status", NO_DISTRIBUTION),
+    ("--evict-namespace", "there are no namespaces: `larder evict` takes sizes and ages"),
     ("--get-config", "`larder config` shows every setting"),
+    ("--hash-file", "`larder explain --verbose -- COMMAND` shows what a record relies on"),
+    ("--inspect", "`larder explain --verbose -- COMMAND` shows what a record relies on"),
     ("--max-files", "files are not limited; set max_size in larder.toml, or LARDER_MAX_SIZE"),
     ("--max-size", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("--package-toolchain", NO_DISTRIBUTION),
     ("--print-stats", "`larder stats --json` is for programs"),
+    ("--recompress", NO_COMPRESSION),
     ("--set-config", "write it into larder.toml; see `larder help config`"),
     ("--show-adv-stats", "`larder stats` shows everything"),
+    ("--show-compression", NO_COMPRESSION),
+    ("--show-log-stats", "`larder record -- make`, then `larder stats --last-build`, shows one build"),
     ("--start-server", "larder needs no server except for sandboxes: see `larder help daemon`"),
+    ("--stats-format", "`larder stats --json` is for programs"),
     ("--stop-server", "larder needs no server except for sandboxes: see `larder help daemon`"),
+    ("--trim-dir", "larder deletes nothing on a remote: remove old files of a shared directory with `find`"),
     ("-F", "files are not limited; set max_size in larder.toml, or LARDER_MAX_SIZE"),
     ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("-X", NO_COMPRESSION),
     ("-d", "set LARDER_DIR to the directory"),
     ("-k", "`larder config` shows every setting"),
     ("-o", "write it into larder.toml; see `larder help config`"),
+    ("-x", NO_COMPRESSION),
 ];
+
+const NO_COMPRESSION: &str = "the store is not compressed: `larder stats` shows its size";
+const NO_DISTRIBUTION: &str = "larder distributes no compiles";
 
 /// Splits the arguments into one or several commands. For example, `-C -z` is two commands, as it
 /// is for ccache.
@@ -354,10 +371,12 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
     understood.map(|cli| cli.word).map_err(|error| Usage::Clap(error, word))
 }
 
-/// Returns the subcommand that was typed, if it exists.
+/// Returns the subcommand that was typed, if it exists, such as `stats` or `image restore`.
 fn word_of(command: &clap::Command, argv: &[OsString]) -> Option<String> {
-    let word = argv.get(1)?.to_str()?;
-    command.find_subcommand(word).map(|word| word.get_name().to_owned())
+    let found = |command: &clap::Command, at: usize| command.find_subcommand(argv.get(at)?).cloned();
+    let word = found(command, 1)?;
+    let below = found(&word, 2).map(|below| format!(" {}", below.get_name())).unwrap_or_default();
+    Some(format!("{}{below}", word.get_name()))
 }
 
 /// Returns the names of the visible subcommands of a subcommand.
@@ -425,6 +444,14 @@ mod tests {
         check("explain -s -c x.c", &["explain -s -c x.c"]);
         check("-x -s", &["-x -s"]);
         check("--help", &["--help"]);
+    }
+
+    #[test]
+    fn options_of_others_say_what_to_do() {
+        for typed in ["-x", "-X5", "-M5G", "--recompress=3", "--inspect", "--dist-status", "--stats-format=json"] {
+            let parsed = parse(vec![typed.into(), "x".into()]);
+            assert!(matches!(parsed, Err(Usage::Instead(line)) if line.contains(": ")), "{typed}");
+        }
     }
 
     #[test]

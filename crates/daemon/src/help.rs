@@ -257,6 +257,8 @@ In front of a compiler:
   CC='larder gcc' ./configure
   CC='larder gcc' CXX='larder g++' cmake ...     caches CMake's own checks as well. Without them:
   cmake -DCMAKE_C_COMPILER_LAUNCHER=larder -DCMAKE_CXX_COMPILER_LAUNCHER=larder ...
+  RUSTC_WRAPPER=larder cargo build         every crate
+  larder init                              writes such lines for the build tools of a project
 
 As a symbolic link with the compiler's name. Put its directory first in PATH; larder finds the real compiler after it:
   ln -s \"$(command -v larder)\" ~/bin/gcc    also g++ cc c++ clang clang++, gcc-12, x86_64-linux-gnu-gcc, ...

@@ -175,6 +175,8 @@ mod tests {
         check("stats --jsn", "see `larder help stats`");
         check("stat", "stats");
         check("explain", "COMMAND");
+        check("image restore", "see `larder help image restore`");
+        check("image lst", "see `larder help image`");
         check("evict --max-size ten", "10GiB");
         check("evict --max-size ten", "see `larder help evict`");
         check("completions tcsh", "bash, zsh, fish");

@@ -271,6 +271,7 @@ fn bad_input_loses_nothing() {
     for text in ["[build\n", "build = 1\n"] {
         place.put(".cargo/config.toml", text);
         refused(&["cargo"], "config.toml cannot be changed");
+        refused(&["cargo"], "to its table `[build]` by hand");
     }
     place.put(".cargo/config.toml", b"\xff\n");
     refused(&["cargo"], "UTF-8");
@@ -284,6 +285,11 @@ fn bad_input_loses_nothing() {
     }
     place.put("package-lock.json", "{}");
     refused(&["npm"], "package.json");
+    // A script of that name that is not larder's stays.
+    place.put("package.json", "{ \"scripts\": { \"larder:install\": \"mine\" } }");
+    let ran = init(&place, &["npm", "--yes"]).run().ends(0);
+    assert!(ran.stdout.contains("has another script") && !ran.stdout.contains("npm run"), "{ran:?}");
+    place.remove(&["package.json", "package-lock.json"]);
     let link = place.path("home/.local/share/larder/masquerade/gcc");
     fs::create_dir_all(link.parent().expect("has one")).expect("cannot create the directory");
     fs::write(&link, "mine").expect("cannot write the file");
@@ -354,6 +360,7 @@ fn another_wrapper_is_left_alone() {
     let before = changeable(&place);
     let ran = init(&place, &["cargo", "--yes"]).run().ends(0);
     assert!(ran.stdout.contains("sccache") && ran.stdout.contains("remove that line"), "{ran:?}");
+    assert!(!ran.stdout.contains("everything is in place"), "{ran:?}");
     assert_eq!(changeable(&place), before);
 }
 
@@ -368,11 +375,17 @@ fn edits_since_then_survive_undo() {
     init(&place, &["make", "cargo", "--yes"]).run().ends(0);
     let text = fs::read_to_string(&profile).expect("is there");
     fs::write(&profile, format!("# added\n{text}# more\n")).expect("cannot write the file");
-    place.put(".cargo/config.toml", "[build]\nrustc-wrapper = \"mine\"\n");
+    let edited = String::from_utf8(place.read(".cargo/config.toml")).expect("not UTF-8").replace("\"\n", "\" # mine\n");
+    place.put(".cargo/config.toml", &edited);
     let ran = init(&place, &["--undo"]).run().ends(1);
     assert!(ran.stderr.contains(".cargo/config.toml") && ran.stderr.contains("edited since"), "{ran:?}");
     assert_eq!(fs::read_to_string(&profile).expect("is there"), "# added\n# mine\n# more\n");
+    assert_eq!(place.read(".cargo/config.toml"), edited.as_bytes());
+    // Once the lines were removed by hand, as the message says, the project is done with.
+    place.put(".cargo/config.toml", "[build]\nrustc-wrapper = \"mine\"\n");
+    init(&place, &["--undo"]).run().ends(0);
     assert_eq!(place.read(".cargo/config.toml"), b"[build]\nrustc-wrapper = \"mine\"\n");
+    assert!(!place.path("home/.local/state/larder").exists(), "something of larder stays");
 }
 
 /// Two projects share the links and the profile. They stay until neither needs them.
@@ -392,4 +405,134 @@ fn a_shared_change_stays_for_the_other_project() {
     assert!(link.is_symlink() && place.path("home/.bashrc").exists());
     init(&place, &["--undo"]).cwd(&two).run().ends(0);
     assert!(!link.is_symlink() && !place.path("home/.bashrc").exists());
+}
+
+/// Files from Windows keep their line ends, and undo removes only what was added.
+#[test]
+fn line_ends_stay() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("Cargo.toml", "[package]\n");
+    place.put(".bazelrc", "try-import %workspace%/user.bazelrc\r\n");
+    place.put("package-lock.json", "{}");
+    let [config, package, bazel] = [
+        (".cargo/config.toml", "[build]\r\njobs = 2\r\n[net]\r\nretry = 1"),
+        ("package.json", "\u{feff}{\r\n  \"name\": \"app\"\r\n}\r\n"),
+        ("user.bazelrc", "build --jobs=2\r\n"),
+    ];
+    for (path, text) in [config, package, bazel] {
+        place.put(path, text);
+    }
+    for tool in ["cargo", "npm", "bazel"] {
+        init(&place, &[tool, "--yes"]).run().ends(0);
+    }
+    place.larder(&["daemon", "stop"]).run().ends(0);
+    let read = |path: &str| String::from_utf8(place.read(path)).expect("not UTF-8");
+    for (path, text) in [config, package, bazel] {
+        let now = read(path);
+        assert!(now.contains("larder") && now.matches('\n').count() == now.matches("\r\n").count(), "{path}: {now:?}");
+        place.put(path, format!("{now}\r\n"));
+        assert!(!text.contains("larder"));
+    }
+    init(&place, &["--undo"]).run().ends(0);
+    for (path, text) in [config, package, bazel] {
+        assert_eq!(read(path), format!("{text}\r\n"), "{path}");
+    }
+    // Lines that end in both ways cannot be kept by the editor of TOML, so nothing is changed.
+    place.put(".cargo/config.toml", "[build]\r\njobs = 2\n");
+    let ran = init(&place, &["cargo", "--yes"]).run().ends(1);
+    assert!(ran.stderr.contains("config.toml cannot be changed") && ran.stderr.contains("by hand"), "{ran:?}");
+}
+
+/// cargo reads the configuration of the working directory and of those above it, not of members.
+#[test]
+fn a_member_of_a_workspace_is_pointed_at_its_top() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("Cargo.toml", "[workspace]\nmembers = [\"app\"]\n");
+    place.put("Cargo.lock", "version = 4\n\n[[package]]\nname = \"cc\"\nversion = \"1.2.0\"\n");
+    place.put("app/Cargo.toml", "[package]\n");
+    let member = init(&place, &["cargo", "--print"]).cwd(place.path("work/app")).run().ends(0);
+    assert!(member.stdout.contains("is the top of a workspace"), "{member:?}");
+    assert!(member.stdout.contains("PATH="), "C code in a build script was not expected: {member:?}");
+    let top = init(&place, &["cargo", "--print"]).run().ends(0);
+    assert!(!top.stdout.contains("is the top of a workspace"), "{top:?}");
+}
+
+/// Presets of a version before 3 need a generator, and no two presets may have one name.
+#[test]
+fn presets_of_a_project_are_respected() {
+    probe_skip!(has("cmake") && has("gcc"), "cmake or gcc is not installed");
+    let place = Place::new();
+    c_sources(&place);
+    place
+        .put("CMakeLists.txt", "cmake_minimum_required(VERSION 3.10)\nproject(p C)\nadd_executable(main main.c a.c)\n");
+    let line = "cmake --preset larder";
+    for version in [1, 2, 3] {
+        place.put("CMakeUserPresets.json", format!("{{\n  \"version\": {version},\n  \"configurePresets\": []\n}}\n"));
+        init(&place, &["cmake", "--yes"]).run().ends(0);
+        place.run(&["sh", "-c", line]).run().ends(0);
+        init(&place, &["--undo"]).run().ends(0);
+        fs::remove_dir_all(place.path("work/build")).expect("was configured");
+    }
+    place.remove(&["CMakeUserPresets.json"]);
+    let own = "{\"name\": \"larder\", \"generator\": \"Unix Makefiles\", \"binaryDir\": \"build\"}";
+    place.put("CMakePresets.json", format!("{{\"version\": 2, \"configurePresets\": [{own}]}}\n"));
+    let ran = init(&place, &["cmake", "--yes"]).run().ends(0);
+    assert!(ran.stdout.contains("has a preset `larder` already"), "{ran:?}");
+    assert!(!place.path("work/CMakeUserPresets.json").exists());
+    place.run(&["sh", "-c", line]).run().ends(0);
+}
+
+/// In a container `SHELL` is often not set. Then the password database names the shell.
+#[test]
+fn the_profile_is_that_of_the_users_shell() {
+    probe_skip!(has("gcc") && has("getent"), "gcc or getent is not installed");
+    let place = Place::new();
+    place.put("Makefile", "all:\n");
+    let entry = place.run(&["sh", "-c", "getent passwd \"$(id -u)\""]).run().quiet();
+    let expected = match entry.trim().rsplit('/').next() {
+        Some("bash") => ".bashrc",
+        Some("zsh") => ".zshrc",
+        Some("fish") => "conf.d/larder.fish",
+        _ => ".profile",
+    };
+    let ran = place.run(&[larder_text(), "init", "--print"]).without("SHELL").run().ends(0);
+    assert!(ran.stdout.contains(&format!("{expected}\n")), "{ran:?}");
+    // Only a login shell reads ~/.profile.
+    let ran = init(&place, &["--print"]).env("SHELL", "/bin/dash").run().ends(0);
+    assert!(ran.stdout.contains("home/.profile\n"), "{ran:?}");
+    let ran = init(&place, &["--yes"]).env("SHELL", "/bin/dash").run().ends(0);
+    assert!(ran.stdout.contains("after the next login, or after `. ~/.profile`: `make`"), "{ran:?}");
+    place.remove(&["Makefile"]);
+    place.put("configure", "");
+    let ran = init(&place, &["--yes"]).run().ends(0);
+    assert!(ran.stdout.contains(": `./configure && make`"), "{ran:?}");
+    place.put("Makefile", "all:\n");
+    // Once the links are in PATH, nothing is to be waited for.
+    let path = format!("{}:{}", place.text("home/.local/share/larder/masquerade"), std::env::var("PATH").expect("set"));
+    let ran = init(&place, &["--yes"]).env("PATH", path).run().ends(0);
+    assert!(ran.stdout.contains("next: now: `make`"), "{ran:?}");
+}
+
+/// Links of a larder that was installed elsewhere are taken back by `--undo`, and not by hand.
+#[test]
+fn a_larder_that_moved_says_what_to_undo() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("Makefile", "all:\n");
+    init(&place, &["--yes"]).run().ends(0);
+    fs::create_dir(place.path("opt")).expect("cannot create the directory");
+    for name in ["larder", "larderd"] {
+        copy_program(larder().with_file_name(name), place.path("opt").join(name));
+    }
+    let moved = |option: &str| {
+        let own = place.text("opt/larder");
+        place.run(&[&own, "init", option]).env("SHELL", "/bin/bash").env("PATH", "/usr/bin:/bin").run()
+    };
+    let ran = moved("--yes").ends(1);
+    let directory = place.text("work");
+    assert!(ran.stderr.contains(&format!("run `larder init --undo` in {directory}, then")), "{ran:?}");
+    moved("--undo").ends(0);
+    moved("--yes").ends(0);
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, Tree, copy_program, has, larder, larder_text, probe_skip, workspace};
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn release(place: &Place) -> PathBuf {
 }
 
 /// Runs the install script with these options.
-fn install(place: &Place, release: &std::path::Path, options: &[&str]) -> Ran {
+fn install(place: &Place, release: &Path, options: &[&str]) -> Ran {
     let script = release.join("install.sh");
     place.run(&[&["sh", script.to_str().expect("not UTF-8")], options].concat()).run()
 }
@@ -58,6 +58,13 @@ fn the_script_installs_and_removes_everything() {
     assert_eq!(fs::read(&program).ok(), fs::read(larder()).ok());
     // A second time over the first.
     install(&place, &release, &["--from", &format!("file://{from}")]).ends(0);
+    // Builds that call larder would fail without it, so `larder init` must be undone first.
+    place.put("Makefile", "all:\n");
+    let init = |option: &str| place.run(&[&program, "init", option]).env("SHELL", "/bin/bash").run();
+    init("--yes").ends(0);
+    let refused = install(&place, &release, &["--uninstall"]).ends(1);
+    assert!(refused.stderr.contains("larder init --undo") && Path::new(&program).exists(), "{refused:?}");
+    init("--undo").ends(0);
     install(&place, &release, &["--uninstall"]).ends(0);
     let left = Tree::of(&place.path("home"));
     let files = left.0.iter().filter(|(_, entry)| !matches!(entry.kind, larder_testkit::TreeKind::Directory));
@@ -78,6 +85,11 @@ fn what_cannot_be_verified_is_not_installed() {
     refused(&[], "--from");
     refused(&["--from"], "needs a value");
     refused(&["--frm", "x"], "unknown option --frm");
+    let ran = install(&place, &release, &["--help"]).ends(0);
+    assert!(ran.stdout.contains("--prefix DIR"), "{ran:?}");
+    let script = release.join("install.sh");
+    let ran = place.run(&["sh", script.to_str().expect("not UTF-8"), "--from", &from]).without("HOME").run().ends(1);
+    assert!(ran.stderr.contains("HOME is not set: add --prefix DIR"), "{ran:?}");
     refused(&["--from", "/nowhere"], "/nowhere has no SHA256SUMS");
     // Signed by another key than the trusted one.
     for key in ["theirs", "ours"] {

@@ -252,3 +252,27 @@ fn failures_of_the_input_are_recorded() {
         }
     }
 }
+
+/// If the file system of the store is full, larder cannot keep what it learned about a tool. Running
+/// the tool again does not help, so the store is named as the reason.
+#[test]
+fn a_full_store_is_the_reason() {
+    probe_skip!(has("gcc") && can_mount(), "gcc is not installed, or nothing can be mounted here");
+    let place = Place::new();
+    place.put("x.c", "int x;\n");
+    place.put("y.c", "int y;\n");
+    place.settle();
+    let script = "mkdir full && mount -t tmpfs -o size=1500k none full || exit 9
+        LARDER_DIR=$PWD/full/store; export LARDER_DIR
+        $L gcc -c x.c -o x.o; dd if=/dev/zero of=full/fill bs=64k count=24 2>/dev/null
+        $L clang -c y.c -o y.o; $L clang -c y.c -o y.o
+        $L image save --key k x.o; $L stats --json >../stats; $L stats";
+    let script = script.replace("clang", if has("clang") { "clang" } else { "g++" });
+    let ran = place.run(&["unshare", "-m", "sh", "-c", &script]).env("L", larder()).run().ends(0);
+    let stats: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(place.path("stats")).expect("is there")).expect("is JSON");
+    assert!(stats["fallback_reasons"]["store-full"].as_u64() >= Some(1), "{stats:#}");
+    assert_eq!(stats["unrecorded_reasons"]["unjudged"], serde_json::Value::Null, "{stats:#}");
+    assert!(ran.stdout.contains("free disk space, or lower max_size"), "{ran:?}");
+    assert!(ran.stderr.contains(": free disk space, or set LARDER_DIR to another disk"), "{ran:?}");
+}

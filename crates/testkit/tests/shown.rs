@@ -68,7 +68,8 @@ fn the_last_command_is_explained_without_repeating_it() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = place();
     until_it_hits(&place);
-    for words in [&["--last"][..], &["x.o"], &["./x.o"]] {
+    std::os::unix::fs::symlink(place.path("work"), place.path("tmp/link")).expect("makes the link");
+    for words in [&["--last"][..], &["x.o"], &["./x.o"], &["inc/../x.o"], &["../tmp/link/x.o"]] {
         let said = explained(&place, words).quiet();
         assert!(said.starts_with("Hit: everything it relied on was unchanged; saved "), "{words:?}: {said}");
     }
@@ -128,12 +129,12 @@ fn a_running_build_is_shown_within_80_columns() {
     let line = "timeout 3 \"$0\" stats --watch & sleep 1; \"$0\" gcc -c x.c >../tmp/out 2>../tmp/err; wait";
     let larder = larder_testkit::larder_text();
     let mut seen = Vec::new();
+    let names = ["hit", "miss", "bypass", "fallback", "saved", "last"];
     // On a busy machine the build may be over before it is watched, or after.
     let is_shown = (0..10).any(|_| {
         let (_, received) = on_terminal(place.run(&["sh", "-c", line, larder]).env("TERM", "xterm"), 80);
         let rows = rows(&received, 80);
         // A row that is too long for the terminal would continue on the next one.
-        let names = ["hit", "miss", "bypass", "fallback", "saved", "last"];
         for row in &rows {
             assert!(names.iter().any(|name| row.starts_with(name)), "{row:?} of {rows:#?}");
         }
@@ -143,6 +144,11 @@ fn a_running_build_is_shown_within_80_columns() {
         is_whole
     });
     assert!(is_shown, "{seen:#?}");
+    // On a narrow terminal the bars are shorter, and each row still fits.
+    let run = place.run(&["timeout", "1", larder, "stats", "--watch"]).env("TERM", "xterm");
+    for row in rows(&on_terminal(run, 40).1, 40) {
+        assert!(names.iter().any(|name| row.starts_with(name)), "{row:?}");
+    }
     let ran = place.larder(&["stats", "--watch"]).run().ends(1);
     assert!(ran.stderr.contains("needs a terminal"), "{ran:?}");
 }
@@ -167,10 +173,22 @@ fn rows(received: &str, columns: usize) -> Vec<String> {
 fn doctor_names_what_calls_another_cache() {
     let place = Place::new();
     place.put(".cargo/config.toml", "[build]\nrustc-wrapper = \"/usr/bin/sccache\"\n");
+    place.put("build/CMakeCache.txt", "//Help\nCMAKE_CXX_COMPILER_LAUNCHER:STRING=ccache\nX:BOOL=ON\n");
+    let preset = "{ \"configurePresets\": [{ \"cacheVariables\": { \"CMAKE_C_COMPILER_LAUNCHER\": \"sccache\" } }] }";
+    place.put("CMakePresets.json", preset);
     let run = place.larder(&["doctor"]).env("PATH", place.path("bin")).env("CC", "ccache gcc").env("CXX", "g++");
+    let run = run.env("CC_x86_64_unknown_linux_gnu", "ccache clang").env("CC_KNOWN_WRAPPER_CUSTOM", "ccache");
     let ran = run.env("RUSTC_WRAPPER", "kache").run();
     let named: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("other cache")).collect();
-    assert_eq!(named.len(), 3, "{ran:#?}");
+    assert_eq!(named.len(), 6, "{ran:#?}");
+    for piece in [
+        "CC_x86_64_unknown_linux_gnu calls ccache: set CC_x86_64_unknown_linux_gnu=\"larder clang\"",
+        "build/CMakeCache.txt calls ccache: configure again",
+        "CMakePresets.json calls sccache: use another preset",
+    ] {
+        assert!(named.iter().any(|line| line.contains(piece)), "{piece}: {named:#?}");
+    }
+    let named = [named[0], named[1], named[3]];
     for (line, piece) in named.iter().zip([
         "CC calls ccache: set CC=\"larder gcc\"",
         "RUSTC_WRAPPER calls kache: set RUSTC_WRAPPER=larder",
@@ -178,4 +196,19 @@ fn doctor_names_what_calls_another_cache() {
     ]) {
         assert!(line.contains(piece), "{piece}: {named:#?}");
     }
+}
+
+/// A setting that is easily forgotten, or a path that cannot be written, is said where people look.
+#[test]
+fn forgotten_settings_are_pointed_out() {
+    let place = Place::new();
+    let stats = |name: &str| place.larder(&["stats"]).env(name, "1").run().quiet();
+    assert!(stats("LARDER_DISABLE").contains("\n disable is set: "));
+    assert!(stats("LARDER_READ_ONLY").contains("\n read_only is set: "));
+    assert!(!stats("LARDER_RECACHE").contains("is set"));
+    let doctor = |name: &str, value: &str| place.larder(&["doctor"]).env(name, value).env("PATH", "/bin").run().stdout;
+    assert!(doctor("LARDER_DIR", "relative").contains("LARDER_DIR is the relative path relative"));
+    let said = doctor("LARDER_LOG", &place.text("none/log"));
+    assert!(said.contains("problem  log") && said.contains("set LARDER_LOG to another file"), "{said}");
+    assert!(!doctor("LARDER_LOG", &place.text("log")).contains("LARDER_LOG"));
 }

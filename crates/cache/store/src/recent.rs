@@ -16,6 +16,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use larder_model::path::{absolute, without_parents};
 use larder_model::{Bypass, Digest, Fallback, Fingerprint, Outcome, Unrecorded};
 
 /// The number of entries. With so many, the mapping is too large to get all of its pages at once,
@@ -161,9 +162,12 @@ fn outcome_of(kind: u64, reason: u64) -> Option<Outcome> {
     })
 }
 
-/// Returns the FNV-1a hash of a directory, or of a path that is relative to it.
+/// Returns the FNV-1a hash of a directory, or of a path that is relative to it. It does not matter how
+/// the path is written: `../w/./a.o` in `/w` is `/w/a.o`.
 fn hash(cwd: &[u8], path: Option<&[u8]>) -> u64 {
     let path = path.map(|path| path.strip_prefix(b"./").unwrap_or(path));
+    let resolved = path.filter(|path| has_dots(path)).map(|path| without_parents(&absolute(cwd, path)));
+    let path = resolved.as_deref().or(path);
     let parts = match path {
         None => [cwd, b"", b""],
         Some(path) if path.starts_with(b"/") => [b"", b"", path],
@@ -171,6 +175,13 @@ fn hash(cwd: &[u8], path: Option<&[u8]>) -> u64 {
     };
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     parts.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}
+
+/// Returns true if a component of the path is empty, `.` or `..`, apart from the slash at its
+/// beginning.
+fn has_dots(path: &[u8]) -> bool {
+    let below_root = path.strip_prefix(b"/").unwrap_or(path);
+    below_root.split(|&byte| byte == b'/').any(|part| matches!(part, b"" | b"." | b".."))
 }
 
 #[cfg(test)]
@@ -205,6 +216,10 @@ mod tests {
             }
         }
         assert_eq!(find(&ring, Wanted::In(b"/v")), None);
+        add(&ring, &next, &recent(b"b.c", Outcome::Hit, b""), b"/w/build", Some(b"../out/./b.o"));
+        for path in ["/w/out/b.o", "/w/build/../out/b.o", "/w//out/b.o"] {
+            assert!(find(&ring, Wanted::Output(path.as_bytes())).is_some(), "{path}");
+        }
         for _ in 0..ENTRIES {
             add(&ring, &next, &recent(b"b.c", Outcome::Hit, b""), b"/v", Some(b"/v/b.o"));
         }

@@ -49,7 +49,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("store-unusable", "`larder doctor` says why"),
     ("store-unwritable", "`larder doctor` says why"),
     ("store-full", "free disk space, or lower max_size and run `larder evict`"),
-    ("store-unsafe", "run `chmod go-w` on the store's directory"),
+    ("store-unsafe", "`chmod go-w` the store, or set LARDER_DIR to one of yours"),
     ("damaged", "run `larder fsck --repair`"),
     ("blob-missing", "run `larder fsck --repair`"),
     ("materialise", "check the permissions of the output's directory"),

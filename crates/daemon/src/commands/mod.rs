@@ -25,7 +25,7 @@ pub(crate) mod stats;
 pub(crate) mod version;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -44,6 +44,14 @@ const PROJECT_FILE_BYTES_MAX: u64 = 64 << 20;
 fn project_text(path: &Path) -> String {
     let bytes = read_bounded(path, PROJECT_FILE_BYTES_MAX).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns the directory and the directories in it, in which builds are usually configured.
+fn below(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let listed = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = listed.filter(|path| path.is_dir() && !path.is_symlink()).collect();
+    found.sort();
+    std::iter::once(directory.to_owned()).chain(found)
 }
 
 /// Returns a table without borders.

@@ -115,6 +115,29 @@ fn the_action_shares_results_and_reports_them() {
     panic!("no machine got everything from the cache: {seen:#?}");
 }
 
+/// A step that fails may leave a directory half made. A later job must not get that.
+#[test]
+fn a_job_that_failed_saves_no_directory() {
+    probe_skip!(has("node"), "Node.js is not installed");
+    let place = Place::new();
+    let port = serve().port;
+    let binaries = larder().parent().expect("has one").to_str().expect("not UTF-8").to_owned();
+    for (number, status, exact) in [(1, "failure", false), (2, "success", false), (3, "success", true)] {
+        let machine = Machine { place: &place, number, port };
+        let inputs = [
+            ("BINARIES", binaries.as_str()),
+            ("REMOTE", "ghac://larder"),
+            ("IMAGES", "modules deps"),
+            ("JOB-STATUS", status),
+        ];
+        let _ = fs::remove_dir_all(place.path("work/modules"));
+        machine.action("main.js", &inputs).ends(0);
+        assert_eq!(machine.told("GITHUB_OUTPUT").trim(), format!("images-exact={exact}"), "job {number}");
+        place.put("modules/one", "1");
+        machine.action("post.js", &inputs).ends(0);
+    }
+}
+
 #[test]
 fn a_download_with_a_wrong_sum_is_not_used() {
     probe_skip!(has("node"), "Node.js is not installed");

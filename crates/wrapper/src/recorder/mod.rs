@@ -5,6 +5,7 @@
 
 pub(crate) mod daemon_record;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 
@@ -16,7 +17,12 @@ use self::daemon_record::DaemonRecord;
 
 /// The target.
 pub(crate) enum Recorder<'a> {
-    Store { store: &'a Store, counters: Counters },
+    Store {
+        store: &'a Store,
+        counters: Counters,
+        /// Why a judgement could not be stored.
+        unkept: RefCell<Option<StoreError>>,
+    },
     Daemon(DaemonRecord<'a>),
 }
 
@@ -47,7 +53,7 @@ impl<'a> Recorder<'a> {
     /// Returns the store as the target, or `larderd` if this process may not write the store.
     pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Recorder<'a>, Closed> {
         match store.may_be_written().and_then(|()| Counters::open(store)) {
-            Ok(counters) => Ok(Recorder::Store { store, counters }),
+            Ok(counters) => Ok(Recorder::Store { store, counters, unkept: RefCell::default() }),
             Err(error) if error.refuses_writing() => match DaemonRecord::open(store, caller) {
                 Ok(daemon_record) => Ok(Recorder::Daemon(daemon_record)),
                 Err(why) => Err(Closed::NoDaemon(error, why)),
@@ -112,7 +118,11 @@ impl<'a> Recorder<'a> {
     /// Stores a verdict. If that fails, the program is simply judged again.
     pub(crate) fn keep_judgement(&self, key: &Digest, judgement: &Judgement) {
         match self {
-            Recorder::Store { store, .. } => drop(store.keep_judgement(key, judgement)),
+            Recorder::Store { store, unkept, .. } => {
+                if let Err(error) = store.keep_judgement(key, judgement) {
+                    unkept.replace(Some(error));
+                }
+            }
             Recorder::Daemon(daemon_record) => daemon_record.keep_judgement(key, judgement),
         }
     }
@@ -121,9 +131,16 @@ impl<'a> Recorder<'a> {
     /// outcome and a text for the log.
     pub(crate) fn finish(&self, outcome: Outcome) -> (Outcome, String) {
         match self {
-            Recorder::Store { counters, .. } => {
+            Recorder::Store { counters, unkept, .. } => {
+                let (outcome, said) = match (outcome, unkept.take()) {
+                    // The next run could learn as little, so it is the store that a person must mend.
+                    (Outcome::Miss(Some(Unrecorded::Unjudged)), Some(error)) => {
+                        (Outcome::Fallback(error.fallback()), error.to_string())
+                    }
+                    _ => (outcome, String::new()),
+                };
                 counters.count(outcome);
-                (outcome, String::new())
+                (outcome, said)
             }
             Recorder::Daemon(daemon_record) => match (daemon_record.send(outcome), outcome) {
                 (Ok(()), _) => (outcome, "handed over to larderd".to_owned()),

@@ -39,6 +39,7 @@ mod terminal;
 mod terminal_input;
 mod thread;
 mod trace;
+mod user;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use clock::{now_coarse_ns, now_ms, ticks, ticks_per_second};
@@ -75,9 +76,9 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
-    exec_with, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask,
-    umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
+    exec_with, file_size_is_limited, host, inherited, more_descriptors_are_open, out_of_the_way, parent_process_id,
+    process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask, umask_beside_threads,
+    usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
@@ -103,3 +104,4 @@ pub use terminal::{
 pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
 pub(crate) use thread::thread_local_address;
 pub use trace::{Start, Step, Tracer, spawn_traced, spawn_untraced};
+pub use user::{home_of_user, shell_of_user};

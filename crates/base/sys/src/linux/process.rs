@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char};
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::signals::set_of;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -490,21 +490,6 @@ pub fn sockets() -> Vec<u8> {
 /// Returns the effective user id.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
-}
-
-/// Returns the user's home directory from the password database, for when `HOME` is not set.
-pub fn home_of_user() -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    // SAFETY: there is one thread. The result points to libc's own storage and is copied at once.
-    let home = unsafe {
-        let entry = libc::getpwuid(effective_user());
-        if entry.is_null() || (*entry).pw_dir.is_null() {
-            return None;
-        }
-        std::ffi::CStr::from_ptr((*entry).pw_dir).to_bytes().to_vec()
-    };
-    let home = PathBuf::from(std::ffi::OsString::from_vec(home));
-    home.is_absolute().then_some(home)
 }
 
 /// Returns true if the size of files that this process may write is limited. Exceeding the limit

@@ -12,7 +12,7 @@
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `compiling.rs` | one line compiled twice by each compiler |
 //! | `tools.rs` | masquerading links and their order, compilers, links to other caches |
-//! | `rivals.rs` | variables and files that call another cache |
+//! | `rivals.rs` | variables, and files of cargo and CMake, that call another cache |
 
 mod beside;
 mod check;

@@ -1,11 +1,17 @@
 //! Checks the wrapper, the configuration, and switches that are easily forgotten.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::{Access, OFlags};
 
 use super::check::{Check, note, ok, problem};
 use crate::surroundings::Surroundings;
+
+/// A log may be a FIFO. Opening it must not wait for a reader.
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let mut checks = vec![wrapper(around)];
@@ -64,6 +70,8 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
         (settings.recache, "recache is set (LARDER_RECACHE): every tool runs, and there are no hits until it is unset"),
     ];
     checks.extend(switches.into_iter().filter(|(on, _)| *on).map(|(_, found)| note("switch", found)));
+    checks.extend(relative_store(around));
+    checks.extend(settings.log.as_deref().and_then(log));
     if larder_sys::file_size_is_limited() {
         let found = "the size of files is limited (ulimit -f): every tool runs untouched until the limit is lifted";
         checks.push(note("limit", found));
@@ -72,6 +80,27 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
         let found = format!("only the {} observer may be used (LARDER_OBSERVER)", observer.name());
         checks.push(note("switch", found));
     }
+}
+
+/// Returns a note if each working directory has a store of its own.
+fn relative_store(around: &Surroundings) -> Option<Check> {
+    let typed = around.text(b"LARDER_DIR").filter(|path| !path.is_empty() && !path.starts_with(['/', '~']))?;
+    let found = format!(
+        "LARDER_DIR is the relative path {typed}, so commands in other directories have another store: write an absolute \
+         path"
+    );
+    Some(note("store", found))
+}
+
+/// Returns a problem if the log cannot be written, because builds do not say that.
+fn log(path: &Path) -> Option<Check> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let why = match path.symlink_metadata() {
+        Ok(_) => OpenOptions::new().append(true).custom_flags(NONBLOCK).open(path).err()?.to_string(),
+        Err(_) if !directory.is_dir() => format!("there is no directory {}", directory.display()),
+        Err(_) => rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).err()?.to_string(),
+    };
+    Some(problem("log", format!("{} cannot be written ({why}): set LARDER_LOG to another file", path.display())))
 }
 
 #[cfg(test)]
@@ -88,5 +117,17 @@ mod tests {
         }
         assert!(is_at_fixed_addresses(&dir.path().join("absent")).is_err());
         assert!(not_static().contains("-unknown-linux-musl"));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_a_problem() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("log");
+        assert!(log(&file).is_none());
+        std::fs::write(&file, "").expect("written");
+        assert!(log(&file).is_none());
+        let found = |path: &Path| log(path).expect("is a problem").found;
+        assert!(found(&dir.path().join("none/log")).contains("there is no directory"));
+        assert!(found(dir.path()).contains("set LARDER_LOG to another file"));
     }
 }

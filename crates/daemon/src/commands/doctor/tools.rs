@@ -37,7 +37,8 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::Us) {
         checks.push(ok(
             "masquerade",
-            "no compiler name on PATH leads to larder: put larder in front of the compiler, as in `larder gcc -c x.c`",
+            "no compiler name on PATH leads to larder: run `larder init` in a project, or put larder in front, as in \
+             `larder gcc -c x.c`",
         ));
     }
     checks.extend(compilers(around, &named));

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use jiff::{SignedDuration, Timestamp};
@@ -40,15 +40,23 @@ pub(super) fn run(around: &Surroundings, options: &Explain, out: &mut dyn Write)
         };
         return show(&store, &found, options, out).map(Some);
     };
-    let path = cwd.join(file.strip_prefix("./").unwrap_or(file));
-    match Counters::recent(&store, Wanted::Output(path.as_os_str().as_bytes())) {
+    let path = cwd.join(file);
+    let known = |path: &Path| Counters::recent(&store, Wanted::Output(path.as_os_str().as_bytes()));
+    match known(&path).or_else(|| known(&without_links(&path)?)) {
         Some(found) => show(&store, &found, options, out).map(Some),
         None if is_command(around, file) || !path.exists() => Ok(None),
         None => bail!(
-            "explain: larder knows no command that wrote {}: it ran without larder, too long ago, or wrote more files",
+            "explain: larder knows no command that wrote {}: it ran without larder, more than 4096 commands ago, or wrote \
+             several files: give the command, as in `larder explain gcc -c x.c`",
             path.display()
         ),
     }
+}
+
+/// Returns the path with the links of its directory resolved, because a command may have run below
+/// another name of the directory.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
 fn is_command(around: &Surroundings, word: &Path) -> bool {

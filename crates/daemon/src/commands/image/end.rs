@@ -2,10 +2,12 @@
 //!
 //! Unaware of: what the subcommand did.
 
+use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use larder_store::{Counters, Store};
+use larder_image::ImageError;
+use larder_store::{Counters, Store, StoreError};
 
 use super::super::evict;
 use crate::say;
@@ -20,11 +22,31 @@ pub(super) const MISS: u8 = 11;
 pub(super) fn or_continue<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
     match done {
         Err(error) if !strict => {
-            say::tell(&say::one_line(&format!("{error:#}: continuing without it")));
+            let next = next_step(&error);
+            say::tell(&say::one_line(&format!("{error:#}{next}: continuing without it")));
             Ok(instead)
         }
-        done => done,
+        done => done.map_err(|error| match next_step(&error) {
+            "" => error,
+            next => anyhow::anyhow!("{error:#}{next}"),
+        }),
     }
+}
+
+/// Returns what to do about an error of the store, after a colon, if its kind says that. Empty
+/// otherwise.
+fn next_step(error: &anyhow::Error) -> &'static str {
+    let kinds = error.chain().filter_map(|cause| match (cause.downcast_ref(), cause.downcast_ref()) {
+        (Some(StoreError::Io { source, .. }), _) => Some(source.kind()),
+        (_, Some(ImageError::Store(StoreError::Io { source, .. }))) => Some(source.kind()),
+        _ => None,
+    });
+    let mut steps = kinds.map(|kind| match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": free disk space, or set LARDER_DIR to another disk",
+        ErrorKind::ReadOnlyFilesystem => ": set LARDER_DIR to a directory that can be written",
+        _ => "",
+    });
+    steps.find(|step| !step.is_empty()).unwrap_or_default()
 }
 
 /// Returns the time in milliseconds since 1970.

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -66,6 +66,12 @@ impl Change {
                 ensure!(
                     read(path)? == *before,
                     "{} changed while you were being asked: run `larder init` again",
+                    path.display()
+                );
+                let is_read_only = fs::metadata(path).is_ok_and(|look| look.permissions().readonly());
+                ensure!(
+                    !is_read_only,
+                    "{} is read-only: make it writable (`chmod u+w`), or add the lines by hand",
                     path.display()
                 );
                 replace(path, after)
@@ -150,13 +156,22 @@ fn take_back_text(path: &Path, before: Option<&str>, after: &str) -> Result<Undo
     }
     let added = added(before.unwrap_or_default(), after);
     match now.matches(added).count() {
+        _ if before == Some(&now) || is_gone(added, &now) => Ok(Undone::AlreadyGone),
         1 if !added.is_empty() => {
             replace(path, &now.replacen(added, "", 1))?;
             Ok(Undone::Done)
         }
-        0 if before.is_some_and(|before| before == now) => Ok(Undone::AlreadyGone),
-        _ => Ok(Undone::Kept(format!("it was edited since; remove these lines yourself:\n{added}"))),
+        _ => Ok(Undone::Kept(format!(
+            "it was edited since; remove these lines yourself, then run `larder init --undo` again:\n{added}"
+        ))),
     }
+}
+
+/// Returns true if someone removed the added lines. Those that name larder decide, because others,
+/// such as `esac`, may be in the file for another reason.
+fn is_gone(added: &str, now: &str) -> bool {
+    let mut ours = added.lines().map(str::trim).filter(|line| line.contains("larder")).peekable();
+    ours.peek().is_some() && ours.all(|line| !now.contains(line))
 }
 
 /// Returns the text that `after` has and `before` has not, as whole lines if possible. Empty unless
@@ -170,6 +185,11 @@ fn added<'a>(before: &str, after: &'a str) -> &'a str {
         (begin <= end && after.get(end..)? == before.get(begin..)?).then_some(&after[begin..end])
     };
     insertion(begin_of_line).or_else(|| insertion(begin_of_char(before, common))).unwrap_or_default()
+}
+
+/// Returns true if `after` is `before` with one insertion, which `--undo` can remove again.
+pub(super) fn only_adds(before: &str, after: &str) -> bool {
+    !added(before, after).is_empty()
 }
 
 fn begin_of_char(text: &str, mut at: usize) -> usize {
@@ -199,7 +219,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Replaces a file in one step. Its mode stays, and a symbolic link to it stays a link.
+/// Replaces a file in one step. Its mode and owner stay, and a symbolic link to it stays a link.
 pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let writing =
@@ -208,8 +228,17 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     let mut file = tempfile::Builder::new().prefix(".larder-").tempfile_in(directory).with_context(writing)?;
     file.write_all(text.as_bytes()).with_context(writing)?;
     let mode = match fs::metadata(&real) {
-        Ok(look) => look.permissions(),
-        Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o666 & !larder_sys::umask()),
+        Ok(look) => {
+            let now = file.as_file().metadata().with_context(writing)?;
+            if (now.uid(), now.gid()) != (look.uid(), look.gid()) {
+                // Otherwise a file that root edits for a user would belong to root.
+                fchown(file.as_file(), Some(look.uid()), Some(look.gid())).with_context(|| {
+                    format!("{} belongs to another user or group: run this as its owner", real.display())
+                })?;
+            }
+            look.permissions()
+        }
+        Err(_) => PermissionsExt::from_mode(0o666 & !larder_sys::umask()),
     };
     file.as_file().set_permissions(mode).with_context(writing)?;
     file.persist(&real).with_context(writing)?;
@@ -230,6 +259,7 @@ mod tests {
         assert_eq!(added("a\na\n", "a\na\na\n"), "a\n");
         assert_eq!(added("ä\n", "ö\nä\n"), "ö\n");
         assert_eq!(added("a\n", "b\n"), "");
+        assert!(only_adds("a\nb\n", "a\nx\nb\n") && !only_adds("a\r\nb\r\n", "a\nx\nb\r\n"));
     }
 
     fn change(dir: &Path, before: Option<&str>, after: &str) -> Change {
@@ -248,9 +278,18 @@ mod tests {
         fs::write(&path, "their\na\nours\nb\nlines\n").expect("writes");
         assert_eq!(one.take_back().expect("can be read"), Undone::Done);
         assert_eq!(fs::read_to_string(&path).expect("reads"), "their\na\nb\nlines\n");
+        fs::write(&path, "a\nb\n").expect("writes");
+        assert_eq!(one.take_back().expect("can be read"), Undone::AlreadyGone);
         fs::write(&path, "a\nours, edited\nb\n").expect("writes");
         assert!(matches!(one.take_back().expect("can be read"), Undone::Kept(_)));
         assert_eq!(fs::read_to_string(&path).expect("reads"), "a\nours, edited\nb\n");
+    }
+
+    #[test]
+    fn lines_that_a_person_removed_are_gone() {
+        let lines = "# larder\ncase\nlarder.toml\nesac\n";
+        assert!(is_gone(lines, "case\nesac\nmore\n"));
+        assert!(!is_gone(lines, "x\nlarder.toml # kept\n") && !is_gone("esac\n", "x\n"));
     }
 
     #[test]
@@ -265,8 +304,33 @@ mod tests {
     }
 
     #[test]
+    fn a_read_only_file_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        fs::write(&path, "a\n").expect("writes");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("sets");
+        let error = change(dir.path(), Some("a\n"), "a\nb\n").apply().expect_err("must not be changed");
+        assert!(error.to_string().contains("is read-only"), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("reads"), "a\n");
+    }
+
+    /// Root may edit the file of a user. An ordinary user cannot give a file away, so this is not
+    /// tested then.
+    #[test]
+    fn the_owner_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("file");
+        fs::write(&path, "a\n").expect("writes");
+        if std::os::unix::fs::chown(&path, Some(1234), Some(1234)).is_err() {
+            return;
+        }
+        change(dir.path(), Some("a\n"), "a\nb\n").apply().expect("applies");
+        let look = fs::metadata(&path).expect("is there");
+        assert_eq!((look.uid(), look.gid()), (1234, 1234));
+    }
+
+    #[test]
     fn links_and_modes_stay() {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("a directory");
         let (path, real) = (dir.path().join("file"), dir.path().join("real"));
         fs::write(&real, "a\n").expect("writes");

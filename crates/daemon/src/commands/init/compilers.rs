@@ -15,18 +15,33 @@ use super::plan::{Places, Plan};
 use crate::surroundings::{Surroundings, nobody};
 
 /// Plans the links and the profile. Does nothing if compilers' names lead to larder already by
-/// other links.
-pub(super) fn plan(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> {
+/// other links. Returns from when on the names lead to larder, as the beginning of a sentence.
+pub(super) fn plan(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<String> {
     if let Some(link) = present(around, places) {
         plan.note(format!("compilers are called through larder already, by {}", link.display()));
-        return Ok(());
+        return Ok("now".to_owned());
     }
     let names = names(around, places)?;
     for name in &names {
         plan.link(places.links().join(name), places.larder.clone())?;
     }
     let (profile, lines) = profile(around, places)?;
-    plan.text(profile, |before| Ok(appended(before, &lines)))
+    let from = from_when(around, places, &profile);
+    plan.text(profile, "the lines", |before| Ok(appended(before, &lines)))?;
+    Ok(from)
+}
+
+/// Returns from when on the links are in `PATH`.
+fn from_when(around: &Surroundings, places: &Places, profile: &Path) -> String {
+    let path = around.text(b"PATH").unwrap_or_default();
+    if path.split(':').any(|directory| Path::new(directory) == places.links()) {
+        return "now".to_owned();
+    }
+    // Only a login shell reads it, and a new terminal often starts none.
+    let is_of_login = profile.ends_with(".profile");
+    let when = if is_of_login { "after the next login" } else { "in a new shell" };
+    let source = if profile.ends_with("larder.fish") { "source" } else { "." };
+    format!("{when}, or after `{source} {}`", places.shown(profile))
 }
 
 /// Plans one link, for a tool that is told its compiler by path. Returns the link's path.
@@ -73,7 +88,10 @@ fn profile(around: &Surroundings, places: &Places) -> Result<(PathBuf, String)> 
     let links = places.links().display().to_string();
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+@".contains(char);
     ensure!(links.chars().all(is_plain), "{links} has characters that a shell treats specially: set XDG_DATA_HOME");
-    let shell = around.text(b"SHELL").and_then(|shell| shell.rsplit('/').next()).unwrap_or_default();
+    // `SHELL` is often unset in a container, although its shell is bash.
+    let shell = around.text(b"SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
+    let shell = shell.or_else(larder_sys::shell_of_user);
+    let shell = shell.as_ref().and_then(|shell| shell.file_name()?.to_str()).unwrap_or_default();
     let (begin, end) = ("# >>> larder init: compilers are called through larder", "# <<< larder init");
     if shell == "fish" {
         let file = places.config.join("fish/conf.d/larder.fish");

@@ -3,6 +3,7 @@
 //! Unaware of: what the changes are for.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -53,13 +54,23 @@ impl Journal {
     }
 
     /// Replaces the changes of a directory, and writes the file. Without changes, the directory is
-    /// removed from the list.
+    /// removed from the list, and with the last one the file.
     pub(super) fn set(&mut self, directory: &Path, changes: Vec<Change>) -> Result<()> {
         self.entries.retain(|(of, _)| of != directory);
         if !changes.is_empty() {
             self.entries.push((directory.to_owned(), changes));
         }
         let state = self.file.parent().context("the journal has no directory")?;
+        if self.entries.is_empty() {
+            match fs::remove_file(&self.file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("{} cannot be removed", self.file.display()));
+                }
+                // Records of builds may be in the directory. Then it stays.
+                _ => drop(fs::remove_dir(state)),
+            }
+            return Ok(());
+        }
         fs::create_dir_all(state).with_context(|| format!("{} cannot be made: set XDG_STATE_HOME", state.display()))?;
         let entry = |(directory, changes): &(PathBuf, Vec<Change>)| {
             let changes: Vec<Value> = changes.iter().map(Change::to_json).collect();
@@ -98,6 +109,9 @@ mod tests {
         assert_eq!(journal.of(Path::new("/a")), std::slice::from_ref(&change));
         journal.set(Path::new("/b"), Vec::new()).expect("writes");
         assert_eq!(Journal::read(dir.path()).expect("reads").shared(&change, Path::new("/a")), None);
+        assert!(dir.path().join("init.json").exists());
+        journal.set(Path::new("/a"), Vec::new()).expect("writes");
+        assert!(!dir.path().exists(), "something of larder stays after the last --undo");
     }
 
     #[test]

@@ -55,12 +55,13 @@ pub(crate) fn run(around: &Surroundings, options: &Init, out: &mut dyn Write) ->
         projects::plan(tool, options.user, around, &places, &mut plan).with_context(|| format!("init: {name}"))?;
     }
     show(&places, &plan, out)?;
-    let Plan { changes, shared, next, needs_daemon, .. } = plan;
+    let Plan { changes, shared, next, needs_daemon, is_blocked, .. } = plan;
     if options.print {
         return Ok(FINE);
     }
     if changes.is_empty() {
-        writeln!(out, "nothing to change: everything is in place")?;
+        let why = if is_blocked { "see the note above" } else { "everything is in place" };
+        writeln!(out, "nothing to change: {why}")?;
     } else if !options.yes && !is_agreed(out)? {
         writeln!(out, "nothing was changed")?;
         return Ok(PROBLEM);

@@ -6,10 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use larder_lookup::find;
 
-use super::change::{Change, read};
+use super::change::{Change, only_adds, read};
 use super::journal::Journal;
 use crate::surroundings::{Surroundings, nobody};
 
@@ -87,12 +87,14 @@ pub(super) struct Plan<'a> {
     pub(super) next: Vec<String>,
     /// True if a sandbox needs `larderd`.
     pub(super) needs_daemon: bool,
+    /// True if something of another program is in the way, which a note names.
+    pub(super) is_blocked: bool,
 }
 
 impl<'a> Plan<'a> {
     pub(super) fn new(journal: &'a Journal) -> Plan<'a> {
         let (changes, shared, notes, next) = Default::default();
-        Plan { journal, changes, shared, notes, next, needs_daemon: false }
+        Plan { journal, changes, shared, notes, next, needs_daemon: false, is_blocked: false }
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
@@ -103,18 +105,21 @@ impl<'a> Plan<'a> {
     }
 
     /// Plans a change of a text file. `edit` gets its present text, and returns the new text, or
-    /// `None` if nothing is missing.
+    /// `None` if nothing is missing. If the file cannot be edited, the error says what is to be added
+    /// `by_hand`.
     pub(super) fn text(
         &mut self,
         path: PathBuf,
+        by_hand: &str,
         edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
     ) -> Result<()> {
         if self.changes.iter().any(|change| change.path() == path) {
             return Ok(());
         }
         let before = read(&path)?;
-        let edited = edit(before.as_deref());
-        match edited.with_context(|| format!("{} cannot be changed: add the lines by hand", path.display()))? {
+        let edited = edited(before.as_deref(), edit);
+        let failed = |error| anyhow!("{} cannot be changed: {error:#}: add {by_hand} by hand", path.display());
+        match edited.map_err(failed)? {
             Some(after) => {
                 self.directory_of(&path);
                 self.changes.push(Change::Text { path, before, after });
@@ -130,6 +135,7 @@ impl<'a> Plan<'a> {
         &mut self,
         project: &Path,
         path: PathBuf,
+        by_hand: &str,
         edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
     ) -> Result<()> {
         let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(project);
@@ -141,7 +147,7 @@ impl<'a> Plan<'a> {
             path.display(),
             real.display()
         );
-        self.text(path, edit)
+        self.text(path, by_hand, edit)
     }
 
     /// Plans a link, unless it exists. Something else at the path is an error.
@@ -155,11 +161,21 @@ impl<'a> Plan<'a> {
                 self.directory_of(&path);
                 self.changes.push(Change::Link { path, target });
             }
-            _ => anyhow::bail!(
-                "{} is something else than a link to {}: remove it, then try again",
-                path.display(),
-                target.display()
-            ),
+            found => {
+                let made = found.ok().map(|target| Change::Link { path: path.clone(), target });
+                if let Some(directory) = made.and_then(|made| self.journal.shared(&made, Path::new(""))) {
+                    anyhow::bail!(
+                        "{} leads to a larder at another place: run `larder init --undo` in {}, then try again",
+                        path.display(),
+                        directory.display()
+                    );
+                }
+                anyhow::bail!(
+                    "{} is something else than a link to {}: remove it, then try again",
+                    path.display(),
+                    target.display()
+                )
+            }
         }
         Ok(())
     }
@@ -178,5 +194,46 @@ impl<'a> Plan<'a> {
     /// Notes that a change that is in place already serves this directory, too.
     fn share(&mut self, path: &Path) {
         self.shared.extend(self.journal.in_place(path).cloned());
+    }
+}
+
+/// Edits a text that may begin with a byte order mark and whose lines may end in CR LF, as editors
+/// of Windows write them. `edit` sees neither, and both stay. Fails unless lines are only added.
+fn edited(before: Option<&str>, edit: impl FnOnce(Option<&str>) -> Result<Option<String>>) -> Result<Option<String>> {
+    const MARK: &str = "\u{feff}";
+    let text = before.unwrap_or_default();
+    let mark = if text.starts_with(MARK) { MARK } else { "" };
+    let is_crlf = text.contains('\n') && text.matches('\n').count() == text.matches("\r\n").count();
+    let plain = text[mark.len()..].to_owned();
+    let plain = if is_crlf { plain.replace("\r\n", "\n") } else { plain };
+    let Some(after) = edit(before.map(|_| plain.as_str()))? else { return Ok(None) };
+    // An editor of a format may end the last line. Then the change would be two insertions.
+    let ended = after.strip_suffix('\n').filter(|_| !plain.ends_with('\n'));
+    let candidates = [Some(after.as_str()), ended];
+    let with_ends =
+        |after: &str| format!("{mark}{}", if is_crlf { after.replace('\n', "\r\n") } else { after.to_owned() });
+    let found = candidates.into_iter().flatten().map(with_ends).find(|after| only_adds(text, after));
+    found
+        .context("more than the added lines would change, for example because its lines end in different ways")
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lines_are_added() {
+        let add = |before: Option<&str>, from: &str, to: &str| {
+            let edit = |text: Option<&str>| Ok(Some(text.unwrap_or_default().replace(from, to)));
+            edited(before, edit).ok().flatten()
+        };
+        assert_eq!(add(Some("a\r\nb\r\n"), "a\n", "a\nx\n").as_deref(), Some("a\r\nx\r\nb\r\n"));
+        assert_eq!(add(Some("\u{feff}a\n"), "a\n", "x\na\n").as_deref(), Some("\u{feff}x\na\n"));
+        assert_eq!(add(Some("a\nb"), "a\nb", "a\nx\nb\n").as_deref(), Some("a\nx\nb"));
+        assert_eq!(add(Some("a\nb"), "a\nb", "a\nb\nx\n").as_deref(), Some("a\nb\nx\n"));
+        assert_eq!(add(Some("a\r\nb\n"), "a\r\n", "a\nx\n"), None);
+        assert_eq!(add(Some("a\nb\n"), "a", "x"), None);
+        assert_eq!(edited(None, |_| Ok(Some("x\n".to_owned()))).expect("is fine").as_deref(), Some("x\n"));
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! Unaware of: how changes are shown and applied.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use toml_edit::{DocumentMut, Item, Table, value};
 
-use super::super::project_text;
+use super::super::{below, project_text};
 use super::compilers::{self, appended};
 use super::json_text;
 use super::plan::{Places, Plan};
@@ -21,7 +20,7 @@ pub(super) fn signs(tool: BuildTool) -> &'static [&'static str] {
     match tool {
         BuildTool::Cargo => &["Cargo.toml"],
         BuildTool::Cmake => &["CMakeLists.txt"],
-        BuildTool::Make => &["GNUmakefile", "Makefile", "configure", "configure.ac", "makefile"],
+        BuildTool::Make => &["Makefile", "GNUmakefile", "configure", "configure.ac", "makefile"],
         BuildTool::Meson => &["meson.build"],
         BuildTool::Bazel => &["MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"],
         BuildTool::Npm => &["package-lock.json", "pnpm-lock.yaml"],
@@ -34,20 +33,20 @@ pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &
     match tool {
         BuildTool::Cargo => cargo(user, around, places, plan),
         BuildTool::Cmake => {
-            compilers::plan(around, places, plan)?;
-            cmake(places, plan)
+            let from = compilers::plan(around, places, plan)?;
+            cmake(&from, places, plan)
         }
         BuildTool::Make => {
-            compilers::plan(around, places, plan)?;
+            let from = compilers::plan(around, places, plan)?;
             if places.cwd.join("config.status").exists() {
                 plan.note("`./configure` ran here without larder: run it again, because it wrote the compiler down");
             }
-            plan.next.push("in a new shell: `make`".to_owned());
+            plan.next.push(format!("{from}: `{}`", make_line(&places.cwd)));
             Ok(())
         }
         BuildTool::Meson => {
-            compilers::plan(around, places, plan)?;
-            meson(places, plan)
+            let from = compilers::plan(around, places, plan)?;
+            meson(&from, places, plan)
         }
         BuildTool::Bazel => bazel(around, places, plan),
         BuildTool::Npm => npm(places, plan),
@@ -55,6 +54,16 @@ pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &
             ci(places, plan);
             Ok(())
         }
+    }
+}
+
+/// Returns what to type for a build by make or autotools.
+fn make_line(project: &Path) -> &'static str {
+    let has = |name: &str| project.join(name).exists();
+    match ["Makefile", "GNUmakefile", "makefile"].into_iter().any(has) {
+        true => "make",
+        false if has("configure") => "./configure && make",
+        false => "autoreconf --install && ./configure && make",
     }
 }
 
@@ -71,8 +80,17 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
         "{} has no Cargo.toml: change to the project, or add --user",
         places.cwd.display()
     );
-    if around.variable(b"RUSTC_WRAPPER").is_some_and(|wrapper| !wrapper.is_empty()) {
-        plan.note("RUSTC_WRAPPER is set and overrides the configuration: unset it where you build");
+    for name in ["RUSTC_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"] {
+        let value = around.text(name.as_bytes()).unwrap_or_default();
+        if !value.is_empty() && value != places.command {
+            plan.note(format!("{name} is set and overrides the configuration: unset it where you build"));
+        }
+    }
+    if let Some(top) = top_of_workspace(&places.cwd).filter(|_| !user) {
+        plan.note(format!(
+            "{} is the top of a workspace: builds that start there do not read the file here, so run `larder init` there",
+            places.shown(&top)
+        ));
     }
     // cargo reads the older name if both exist.
     let older = directory.join("config");
@@ -89,18 +107,20 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
         }
         Ok(other.is_none().then(|| document.to_string()))
     };
+    let by_hand = format!("`rustc-wrapper = \"{}\"` to its table `[build]`", places.command);
     match user {
-        true => plan.text(file.clone(), edit)?,
-        false => plan.text_of_project(&places.cwd, file.clone(), edit)?,
+        true => plan.text(file.clone(), &by_hand, edit)?,
+        false => plan.text_of_project(&places.cwd, file.clone(), &by_hand, edit)?,
     }
     if let Some(other) = other {
+        plan.is_blocked = true;
         plan.note(format!(
             "{} sets rustc-wrapper to {other}: remove that line, then run `larder init` again",
             places.shown(&file)
         ));
     } else if !user {
         plan.note(
-            "everyone who uses .cargo/config.toml then needs larder; `larder init cargo --user` is for you alone",
+            "if you commit .cargo/config.toml, everyone who builds needs larder; `larder init cargo --user` is for you alone",
         );
     }
     if !around.settings().remap_rust_paths {
@@ -110,8 +130,8 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
         );
     }
     if !user && compiles_c(&places.cwd) {
-        compilers::plan(around, places, plan)?;
-        plan.next.push("in a new shell: `cargo build`".to_owned());
+        let from = compilers::plan(around, places, plan)?;
+        plan.next.push(format!("{from}: `cargo build`"));
     } else {
         plan.next.push("`cargo build`".to_owned());
     }
@@ -123,12 +143,28 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
 /// Such a script calls a compiler by its name, and the name depends on the target. `CC` would be
 /// used for every target.
 fn compiles_c(project: &Path) -> bool {
-    let lock = project_text(&project.join("Cargo.lock"));
+    // A member of a workspace has none of its own.
+    let lock = project.ancestors().map(|directory| directory.join("Cargo.lock")).find(|lock| lock.exists());
+    let lock = lock.map(|lock| project_text(&lock)).unwrap_or_default();
     lock.lines().any(|line| ["name = \"cc\"", "name = \"cmake\""].contains(&line))
 }
 
+/// Returns the nearest directory above a package in which a workspace begins.
+fn top_of_workspace(package: &Path) -> Option<PathBuf> {
+    let begins = |directory: &&Path| project_text(&directory.join("Cargo.toml")).lines().any(is_workspace);
+    if begins(&package) {
+        return None;
+    }
+    package.ancestors().skip(1).find(begins).map(Path::to_owned)
+}
+
+fn is_workspace(line: &str) -> bool {
+    ["[workspace]", "[workspace."].iter().any(|begin| line.trim_start().starts_with(begin))
+}
+
 /// Adds a preset to `CMakeUserPresets.json`, the file for presets that are not committed.
-fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
+/// `from` says from when on compilers' names lead to larder.
+fn cmake(from: &str, places: &Places, plan: &mut Plan) -> Result<()> {
     let preset = json!({
         "name": "larder",
         "displayName": "Compilers behind larder",
@@ -138,18 +174,36 @@ fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
             "CMAKE_CXX_COMPILER_LAUNCHER": places.command,
         },
     });
-    plan.text_of_project(&places.cwd, places.cwd.join("CMakeUserPresets.json"), |before| {
+    let committed = serde_json::from_str(&project_text(&places.cwd.join("CMakePresets.json"))).unwrap_or_default();
+    if has_preset(&committed) {
+        plan.note("CMakePresets.json has a preset `larder` already: nothing is added to it");
+    }
+    let by_hand = "a preset that sets CMAKE_C_COMPILER_LAUNCHER and CMAKE_CXX_COMPILER_LAUNCHER to larder";
+    plan.text_of_project(&places.cwd, places.cwd.join("CMakeUserPresets.json"), by_hand, |before| {
+        if has_preset(&committed) {
+            return Ok(None);
+        }
         let Some(before) = before else {
             let whole = json!({ "version": 3, "configurePresets": [preset] });
             return Ok(Some(format!("{whole:#}\n")));
         };
         let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
-        let mut presets = found["configurePresets"].as_array().into_iter().flatten();
-        if presets.any(|preset| preset["name"] == "larder") {
+        if has_preset(&found) {
             return Ok(None);
+        }
+        let mut preset = preset.clone();
+        if found["version"].as_u64().is_some_and(|version| version < 3) {
+            // Presets of these versions must name a generator. This one exists everywhere.
+            preset["generator"] = json!("Unix Makefiles");
         }
         json_text::insert(before, "configurePresets", None, &preset).map(Some)
     })?;
+    if let Some(parent) = places.cwd.parent().filter(|parent| parent.join("CMakeLists.txt").is_file()) {
+        plan.note(format!(
+            "{} has a CMakeLists.txt as well: if the project begins there, run `larder init` there",
+            places.shown(parent)
+        ));
+    }
     for directory in below(&places.cwd).filter(|directory| directory.join("CMakeCache.txt").is_file()) {
         let cache = project_text(&directory.join("CMakeCache.txt"));
         if !cache.contains("larder") {
@@ -160,16 +214,23 @@ fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
         }
     }
     plan.next.push("at once: `cmake --preset larder && cmake --build build/larder`".to_owned());
-    plan.next.push("in a new shell: `cmake -B build && cmake --build build`".to_owned());
+    plan.next.push(format!("{from}: `cmake -B build && cmake --build build`"));
     Ok(())
 }
 
-/// Adds a native file for all of the user's Meson projects.
-fn meson(places: &Places, plan: &mut Plan) -> Result<()> {
+/// Returns true if a file of presets has one that is called `larder`. CMake accepts no two presets of
+/// one name.
+fn has_preset(presets: &serde_json::Value) -> bool {
+    presets["configurePresets"].as_array().into_iter().flatten().any(|preset| preset["name"] == "larder")
+}
+
+/// Adds a native file for all of the user's Meson projects. `from` says from when on compilers' names
+/// lead to larder.
+fn meson(from: &str, places: &Places, plan: &mut Plan) -> Result<()> {
     let command = &places.command;
     ensure!(!command.contains(['\'', '\\']), "{command}: Meson would read its path differently");
     let lines = format!("[binaries]\nc = ['{command}', 'cc']\ncpp = ['{command}', 'c++']\n");
-    plan.text(places.data.join("meson/native/larder"), |before| Ok(appended(before, &lines)))?;
+    plan.text(places.data.join("meson/native/larder"), "the lines", |before| Ok(appended(before, &lines)))?;
     for directory in below(&places.cwd).filter(|directory| directory.join("meson-info").is_dir()) {
         let shown = places.shown(&directory);
         // The line is typed, and a checkout chooses the name.
@@ -177,7 +238,7 @@ fn meson(places: &Places, plan: &mut Plan) -> Result<()> {
         plan.note(format!("{shown} was configured before: `meson setup --wipe {quoted}` configures it again"));
     }
     plan.next.push("at once: `meson setup --native-file larder build && ninja -C build`".to_owned());
-    plan.next.push("in a new shell: `meson setup build && ninja -C build`".to_owned());
+    plan.next.push(format!("{from}: `meson setup build && ninja -C build`"));
     Ok(())
 }
 
@@ -194,8 +255,8 @@ fn bazel(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> 
     let own = ["user.bazelrc", ".bazelrc.user"].into_iter().find(|name| imports(name));
     let edit = |before: Option<&str>| Ok(appended(before, &line));
     match own {
-        Some(name) => plan.text_of_project(&places.cwd, places.cwd.join(name), edit)?,
-        None => plan.text(places.home.join(".bazelrc"), edit)?,
+        Some(name) => plan.text_of_project(&places.cwd, places.cwd.join(name), "the line", edit)?,
+        None => plan.text(places.home.join(".bazelrc"), "the line", edit)?,
     }
     plan.needs_daemon = true;
     plan.note("sandboxes record through larderd, which starts now; `larder daemon install` starts it at each login");
@@ -213,14 +274,26 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
     ensure!(places.cwd.join(lock).is_file(), "{} has no {lock}: run `{program} install`", places.cwd.display());
     let key = format!("node-{{{{os}}}}-{{{{arch}}}}-{{{{hash {lock}}}}}");
     let command = format!("larder image restore --key '{key}' --replace --if-missing '{install}' node_modules");
-    plan.text_of_project(&places.cwd, places.cwd.join("package.json"), |before| {
+    let by_hand = format!("the script `{SCRIPT}`: `{command}`");
+    let mut other = false;
+    plan.text_of_project(&places.cwd, places.cwd.join("package.json"), &by_hand, |before| {
         let Some(before) = before else { bail!("it does not exist") };
         let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
         match &found["scripts"][SCRIPT] {
-            serde_json::Value::Null => json_text::insert(before, "scripts", Some(SCRIPT), &command.into()).map(Some),
-            _ => Ok(None),
+            serde_json::Value::Null => {
+                json_text::insert(before, "scripts", Some(SCRIPT), &command.clone().into()).map(Some)
+            }
+            there => {
+                other = *there != command;
+                Ok(None)
+            }
         }
     })?;
+    if other {
+        plan.is_blocked = true;
+        plan.note(format!("package.json has another script `{SCRIPT}`: rename it, then run `larder init` again"));
+        return Ok(());
+    }
     plan.next.push(format!("`{program} run {SCRIPT}` in place of `{install}`"));
     Ok(())
 }
@@ -228,17 +301,9 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
 /// Says what to add to CI jobs. Jobs differ too much to be edited by a program.
 fn ci(places: &Places, plan: &mut Plan) {
     if places.cwd.join(".github/workflows").is_dir() {
-        plan.note("GitHub Actions: examples/ci/github.yml has a whole job (docs/howto-ci.md)");
+        plan.note("GitHub Actions: add the action `setup-larder` to a job (docs/github.md)");
     }
     if places.cwd.join(".gitlab-ci.yml").is_file() {
-        plan.note("GitLab CI: examples/ci/gitlab.yml has a whole job (docs/howto-ci.md)");
+        plan.note("GitLab CI: include the component `setup-larder` (docs/gitlab.md)");
     }
-}
-
-/// Returns the directory and the directories in it, in which builds are usually configured.
-fn below(directory: &Path) -> impl Iterator<Item = std::path::PathBuf> {
-    let listed = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<_> = listed.filter(|path| path.is_dir() && !path.is_symlink()).collect();
-    found.sort();
-    std::iter::once(directory.to_owned()).chain(found)
 }

@@ -56,6 +56,7 @@ pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -
         print_json(&object, out)?;
     } else if !options.zero {
         show(&store, &totals, limit_bytes, out)?;
+        show_switches(around, out)?;
     }
     if options.zero {
         zero(&store)?;
@@ -227,6 +228,18 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     show_advice(totals, out)
 }
 
+/// Says that nothing is counted at present, if a setting has that effect.
+fn show_switches(around: &Surroundings, out: &mut dyn Write) -> Result<()> {
+    let settings = around.settings();
+    let effect = match (settings.disable, settings.read_only) {
+        (true, _) => "disable is set: larder runs every tool untouched, and counts nothing",
+        (false, true) => "read_only is set: larder records nothing, and counts nothing",
+        (false, false) => return Ok(()),
+    };
+    writeln!(out, "\n {effect} (`larder config` says where)")?;
+    Ok(())
+}
+
 /// Adds the rows about the time that hits saved.
 fn show_saved(totals: &Totals, table: &mut Table) {
     let all = total(totals);
@@ -310,13 +323,18 @@ fn show_advice(totals: &Totals, out: &mut dyn Write) -> Result<()> {
     reasons.extend(totals.bypass_reasons.iter().map(|(reason, count)| (*count, reason.code())));
     reasons.extend(totals.unrecorded_reasons.iter().map(|(reason, count)| (*count, reason.code())));
     reasons.extend(totals.fallback_reasons.iter().map(|(reason, count)| (*count, reason.code())));
-    if reasons.is_empty() {
+    let troubles = [Remote::Failed, Remote::SendFailed, Remote::Refused];
+    let trouble = troubles.into_iter().find(|what| totals.remote[*what as usize] > 0);
+    if reasons.is_empty() && trouble.is_none() {
         return Ok(());
     }
     reasons.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     writeln!(out, "\n what to do about the most frequent reasons")?;
     for (_, code) in reasons.into_iter().take(LISTED_MAX) {
         writeln!(out, "   {code:<17} {}", advice(code))?;
+    }
+    if let Some(trouble) = trouble {
+        writeln!(out, "   {:<17} `larder remote check` says what is wrong", trouble.code())?;
     }
     Ok(())
 }

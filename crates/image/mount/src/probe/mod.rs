@@ -34,7 +34,7 @@ pub fn ladder(directory: &Path) -> Vec<Step> {
     let trial = match Trial::begin(directory) {
         Ok(trial) => trial,
         Err(error) => {
-            let why = format!("rungs cannot be tried in {}: {error}", directory.display());
+            let why = format!("mount methods cannot be tried in {}: {error}", directory.display());
             return Backend::ALL.map(|backend| Step { backend, found: Err(why.clone()) }).to_vec();
         }
     };
