@@ -90,7 +90,8 @@ fn notes(text: &mut String, found: &Found) -> Result<()> {
             plain(0)?,
             plain(1)?
         ),
-        "4. Wall time. `actions/cache` stands for `zstd -d | tar`, which it uses ([more](docs/images.md#measured))."
+        "4. Wall time. What is mounted comes from a remote as it is read. `actions/cache` stands for `zstd -d | tar`, \
+         which it uses ([more](docs/images.md#measured))."
             .to_owned(),
     ];
     notes.iter().try_for_each(|note| writeln!(text, "{}", wrapped(note, "   ")))?;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use self::measured::{All, Measured};
 use self::tree::Tree;
-use self::ways::{AGAIN, FIVE_CHANGED, LAZY, MOUNTED, SAVED, TAR, UNPACKED, UNTAR, Ways};
+use self::ways::{AGAIN, FIVE_CHANGED, LAZY, SAVED, TAR, UNPACKED, UNTAR, Ways};
 
 /// The options of `cargo xtask bench image`.
 #[derive(clap::Args)]
@@ -97,7 +97,7 @@ pub(super) fn usable(place: &Place, larder: &Path, rounds: u32) -> Result<Usable
     with_ways(place, larder, ROUND_TRIP_MS, |ways| {
         let mut tree = Tree::installed(place, false)?;
         let mut chosen = ways.all(&tree);
-        chosen.retain(|way| [TAR, SAVED, UNTAR, UNPACKED, MOUNTED].contains(&way.name));
+        chosen.retain(|way| [TAR, SAVED, UNTAR, UNPACKED, LAZY].contains(&way.name));
         // Nothing is loaded from a tree of this kind.
         tree.is_sized = true;
         let all = measured::all(&tree, ways, chosen, rounds)?;
@@ -105,7 +105,7 @@ pub(super) fn usable(place: &Place, larder: &Path, rounds: u32) -> Result<Usable
             files: tree.files,
             untarred: all.needed(UNTAR)?.series.wall_median(),
             unpacked: all.needed(UNPACKED)?.series.wall_median(),
-            mounted: all.find(MOUNTED).map(|one| one.series.wall_median()),
+            mounted: all.find(LAZY).map(|one| one.series.wall_median()),
         })
     })
 }

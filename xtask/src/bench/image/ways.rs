@@ -59,7 +59,6 @@ pub(super) const AGAIN: &str = "larder, saved again, nothing changed";
 pub(super) const FIVE_CHANGED: &str = "larder, saved again, five packages changed";
 pub(super) const UNTAR: &str = "zstd -d | tar";
 pub(super) const UNPACKED: &str = "larder, unpacked";
-pub(super) const MOUNTED: &str = "larder, mounted";
 pub(super) const LAZY: &str = "larder, mounted lazily, fetched";
 
 const NEEDED: [&str; 6] = [TAR, SAVED, AGAIN, FIVE_CHANGED, UNTAR, UNPACKED];
@@ -132,7 +131,7 @@ impl Ways {
             },
             way(UNTAR, false, |w, t| w.shell(t, "zstd -q -dc \"$WORK/a.tar.zst\" | tar -C \"$WORK/to\" -xf -")),
             way(UNPACKED, false, |w, t| w.restore(t, "store", None)),
-            mounted(MOUNTED, |w, t| w.mount(t, "store", "mount", None)),
+            mounted("larder, mounted", |w, t| w.mount(t, "store", "mount", None)),
             // The first round makes the file, and later rounds use it.
             mounted("larder, as squashfs", |w, t| w.mount(t, "store", "squashfs", None)),
             mounted("larder, the same by FUSE", |w, t| w.mount(t, "store", "fuse", None)),
