@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::{Fact, Status, names_digest};
+use larder_model::{Belongs, Fact, Status, names_digest};
 use larder_sys::{Dir, FileType, Stat};
 
 /// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
@@ -60,9 +60,26 @@ pub(crate) fn listing(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Fact<'s
     }
 }
 
-pub(crate) fn status_of(stat: &Stat) -> Status {
-    let Stat { mode, owner, group, links, inode, modified_ns, .. } = *stat;
-    Status { mode, owner, group, links, inode, modified_ns }
+/// Returns to whom a file or directory belongs, as far as it counts.
+pub(crate) fn belonging(stat: &Stat, counts: Belongs) -> Fact<'static> {
+    let relative = |id: u32, own: u32| if counts != Belongs::Told && id == own { Fact::OWN } else { id };
+    let (user, group) = larder_sys::own_ids();
+    Fact::Belongs {
+        owner: relative(stat.owner, user),
+        group: relative(stat.group, group),
+        links: match counts {
+            Belongs::Told => Some(stat.links),
+            Belongs::Links => Some(if stat.links > 1 { Fact::SEVERAL } else { stat.links }),
+            Belongs::Blind | Belongs::Owner => None,
+        },
+    }
+}
+
+/// Returns all that `stat` says of a name in a directory and that can be compared later. `stat` is
+/// what it said a moment ago.
+pub(crate) fn status_of(dir: &Dir, name: &[u8], stat: &Stat) -> io::Result<Status> {
+    let Stat { mode, owner, group, links, inode, modified_ns, size_bytes, .. } = *stat;
+    Ok(Status { mode, owner, group, links, inode, modified_ns, size_bytes, blocks: dir.blocks(name)? })
 }
 
 #[cfg(test)]

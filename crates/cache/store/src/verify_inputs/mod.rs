@@ -15,14 +15,16 @@ use std::io;
 
 use larder_model::path::{join, split};
 use larder_model::quick::{Map, Set};
-use larder_model::{Digest, Fact, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
+use larder_model::{
+    Belongs, Digest, Fact, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest,
+};
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedAge, OwnedFact};
 use crate::StatCache;
-use crate::current::{Listing, failure, listing, stat_in, status_of};
+use crate::current::{Listing, belonging, failure, listing, stat_in, status_of};
 use crate::git_index::is_index;
 use crate::scan::{Forms, Held, Scan};
 
@@ -249,6 +251,14 @@ impl Walk<'_> {
                 }
             }
         }
+        if prior != Prior::Absent && looked.belongs != Belongs::Blind {
+            // What is there now was given the owner of what was there before. If it was not, the fact
+            // never holds.
+            match stat_in(self.opened(directory), name, true) {
+                Ok(found) => self.belongs(at, &Looked { belongs: Belongs::Owner, ..Looked::default() }, &found),
+                Err(_) => return refuse(Unrecorded::UpdatesFile, path),
+            }
+        }
         if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
             self.note_age(path, identity.modified_ns)?;
         }
@@ -261,6 +271,13 @@ impl Walk<'_> {
             self.fact(directory, name, Fact::Modified(identity.modified_ns));
         }
         Ok(())
+    }
+
+    /// Records the owner of what was found, as far as it counts.
+    fn belongs(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat) {
+        if looked.belongs != Belongs::Blind {
+            self.fact(at.directory, at.name, belonging(found, looked.belongs));
+        }
     }
 
     fn present(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Done {
@@ -303,6 +320,7 @@ impl Walk<'_> {
         if looked.owner {
             self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: found.owner });
         }
+        self.belongs(at, looked, found);
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
@@ -315,7 +333,10 @@ impl Walk<'_> {
         }
         match looked.times {
             Times::Blind | Times::Mode => {}
-            Times::Status | Times::Uses => self.fact(directory, name, Fact::Status(status_of(found))),
+            Times::Status | Times::Uses => match status_of(self.opened(directory), name, found) {
+                Ok(status) => self.fact(directory, name, Fact::Status(status)),
+                Err(_) => return refuse(Unrecorded::InputChanged, path),
+            },
             Times::Inputs | Times::Files if found.kind == FileType::File => {
                 self.fact(directory, name, Fact::Modified(found.modified_ns));
             }
@@ -510,7 +531,7 @@ impl Walk<'_> {
         self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
-        if looked.owner {
+        if looked.owner || looked.belongs != Belongs::Blind {
             let owner = failure(self.opened(directory), name, Fact::OWNER).unwrap_or(u32::MAX);
             self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: owner });
         }
