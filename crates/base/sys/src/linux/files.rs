@@ -98,10 +98,11 @@ fn ids_are_real() -> bool {
 /// Returns true if this process may lack a right to the file or directory with this `stat`: not every
 /// user has it, and it is not this user's own. `right` is 4 to read it, or 1 to search it.
 pub fn may_be_barred(stat: &Stat, right: u32) -> bool {
-    let is_for_all = stat.mode & right * 0o111 == right * 0o111;
+    let (all, owners) = (right * 0o111, right << 6);
     // SAFETY: only reads the auxiliary vector.
     let is_own = || u64::from(stat.owner) == unsafe { libc::getauxval(libc::AT_EUID) };
-    !is_for_all && !(stat.mode & right << 6 != 0 && is_own())
+    let is_permitted = stat.mode & all == all || stat.mode & owners != 0 && is_own();
+    !is_permitted
 }
 
 /// Returns the user and the group that files of this process get, unless a directory hands on its
