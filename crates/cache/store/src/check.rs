@@ -19,7 +19,7 @@ use larder_model::{
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 use crate::StatCache;
-use crate::current::{Listing, failure, listing, stat_in, status_of};
+use crate::current::{Listing, failure, has_metadata, listing, stat_in};
 use crate::git_index::entries;
 use crate::scan::{Forms, of_uncut};
 use crate::verify_inputs::class_of;
@@ -416,29 +416,7 @@ impl Checker<'_> {
                     _ => Err("lists other names than before, of other kinds, or in another order".into()),
                 }
             }
-            Fact::Modified(modified_ns) => match dir.stat(name) {
-                Ok(stat) if stat.modified_ns == *modified_ns => Ok(()),
-                Ok(_) => Err("has another mtime than before, and the command may depend on it".into()),
-                Err(error) => Err(error.to_string()),
-            },
-            Fact::Mode(mode) => match stat_in(dir, name, true) {
-                Ok(stat) if stat.mode == *mode => Ok(()),
-                Ok(_) => Err("has another mode than before, and the command may copy it".into()),
-                Err(error) => Err(error.to_string()),
-            },
-            Fact::Belongs { owner, group, links } => match stat_in(dir, name, true) {
-                Ok(stat) if !belongs_to(&stat, *owner, *group) => Err("has another owner".into()),
-                Ok(stat) if links.is_some_and(|links| !has_links(&stat, links)) => {
-                    Err("has another number of hard links than before".into())
-                }
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            },
-            Fact::Status(status) => match stat_in(dir, name, true) {
-                Ok(stat) if status_of(dir, name, &stat).is_ok_and(|now| now == *status) => Ok(()),
-                Ok(_) => Err("has another mtime, owner, mode, inode, size or number of links than before".into()),
-                Err(error) => Err(error.to_string()),
-            },
+            Fact::Modified(_) | Fact::Mode(_) | Fact::Belongs { .. } | Fact::Status(_) => has_metadata(dir, name, fact),
         }
     }
 
@@ -579,17 +557,6 @@ fn opened(dir: &Dir, name: &[u8]) -> io::Result<(File, Stat)> {
     let file = dir.open_file(name)?;
     let stat = larder_sys::fstat(&file)?;
     Ok((file, stat))
-}
-
-/// Returns true if a file has this owner and group, as a fact says it.
-fn belongs_to(stat: &Stat, owner: u32, group: u32) -> bool {
-    let own = larder_sys::own_ids();
-    let is = |id: u32, own: u32, expect: u32| id == if expect == Fact::OWN { own } else { expect };
-    is(stat.owner, own.0, owner) && is(stat.group, own.1, group)
-}
-
-fn has_links(stat: &Stat, links: u32) -> bool {
-    if links == Fact::SEVERAL { stat.links > 1 } else { stat.links == links }
 }
 
 fn first_component(name: &[u8]) -> &[u8] {
