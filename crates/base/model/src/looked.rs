@@ -131,7 +131,8 @@ pub enum Belongs {
     /// A program may give what it makes the owner of what it reads, as `cp -p` does. So it counts
     /// whether that is the user who runs the command.
     Owner,
-    /// A program may also ask whether there are more hard links, as `gzip` does.
+    /// A program may write down the owner, as `ar` does, and ask whether there are more hard links, as
+    /// `gzip` does.
     Links,
     /// A program may write down the owner and the number of hard links.
     Told,

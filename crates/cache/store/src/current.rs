@@ -103,7 +103,7 @@ fn has_links(stat: &Stat, links: u32) -> bool {
 
 /// Returns to whom a file or directory belongs, as far as it counts.
 pub(crate) fn belonging(stat: &Stat, counts: Belongs) -> Fact<'static> {
-    let relative = |id: u32, own: u32| if counts != Belongs::Told && id == own { Fact::OWN } else { id };
+    let relative = |id: u32, own: u32| if counts == Belongs::Owner && id == own { Fact::OWN } else { id };
     let (user, group) = larder_sys::own_ids();
     Fact::Belongs {
         owner: relative(stat.owner, user),
