@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use larder_testkit::{Place, Run, can_mount, has, larder, on_terminal, probe_skip, wholly_on_terminal};
+use larder_testkit::{Place, Run, can_mount, has, larder, larder_text, on_terminal, probe_skip, wholly_on_terminal};
 
 /// How a row starts a command. The argument says whether the value is changed.
 type Start = fn(&Place, bool) -> Run;
@@ -309,6 +309,77 @@ fn a_scripts_whole_environment() {
     assert_eq!(place.counted(mycc(&place)).1, "miss");
     for name in ["MAKEFLAGS", "SHLVL", "OLDPWD", "LARDER_LOG", "SSH_TTY"] {
         assert_eq!(place.counted(mycc(&place).env(name, "/dev/null")).1, "hit", "{name}");
+    }
+}
+
+/// A script in place of the assembler may ask for whatever it inherits.
+#[test]
+fn what_a_script_inside_a_compile_inherits() {
+    probe_skip!(has("gcc") && has("nice"), "gcc or nice is not installed");
+    let rows: &[(&str, &str, [&[&str]; 2])] = &[
+        (
+            "limits",
+            "ulimit -n",
+            [&["sh", "-c", "ulimit -n 90; exec \"$@\"", "sh"], &["sh", "-c", "ulimit -n 80; exec \"$@\"", "sh"]],
+        ),
+        ("niceness", "nice", [&["nice", "-n", "1"], &["nice", "-n", "2"]]),
+    ];
+    for (what, script, prefixes) in rows {
+        let place = source();
+        place.tool("work/parts/as", &format!("{script} > told; exec as \"$@\""));
+        let parts = format!("-B{}/", place.text("work/parts"));
+        varies(what, &place, |place, changed| {
+            let argv = [prefixes[usize::from(changed)], &[larder_text(), "gcc", &parts, "-c", "x.c"]].concat();
+            place.run(&argv)
+        });
+    }
+}
+
+/// Some options hand standard input on to a part of the compiler.
+#[test]
+fn standard_input_of_a_part() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = source();
+    place.put("x.s", "f: nop\n");
+    for option in [&["-Wa,-"][..], &["-Xassembler", "-"]] {
+        varies(&option.join(" "), &place, |place, changed| {
+            let input = if changed { "nop\nnop\n" } else { "nop\n" };
+            place.larder(&[&["gcc", "-c", "x.s"], option].concat()).stdin(input.as_bytes())
+        });
+    }
+}
+
+/// A stamp tells the content of a file, and not whether this process may read it.
+#[test]
+fn rights_to_read_an_input() {
+    const NO_RIGHTS: [&str; 5] =
+        ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-dac_override,-dac_read_search"];
+    probe_skip!(has("gcc") && has("setpriv"), "gcc or setpriv is not installed");
+    probe_skip!(larder_testkit::is_root(), "only root can take away its own rights");
+    let closed = |place: &Place, path: &str, mode: u32| {
+        let path = place.path(path);
+        larder_testkit::set_mode(&path, mode);
+        std::os::unix::fs::chown(path, Some(1), Some(1)).expect("cannot give it away");
+    };
+    for what in ["a file", "a directory that is searched"] {
+        let place = source();
+        place.put("x.c", "#include \"h.h\"\n");
+        if what == "a file" {
+            place.put("inc/h.h", "int h;\n");
+            closed(&place, "work/inc/h.h", 0o600);
+        } else {
+            place.put("inc/other.h", "");
+            place.put("inc2/h.h", "int h;\n");
+            closed(&place, "work/inc", 0o700);
+        }
+        let argv = [larder_text(), "gcc", "-Iinc", "-Iinc2", "-c", "x.c"];
+        place.settle();
+        for expect in ["miss", "hit"] {
+            let (ran, outcome) = place.counted(place.run(&argv));
+            assert_eq!((outcome.as_str(), ran.code), (expect, Some(0)), "{what}: {ran:?}");
+        }
+        let (ran, outcome) = place.counted(place.run(&[&NO_RIGHTS[..], &argv].concat()));
+        assert_eq!((outcome.as_str(), ran.code), ("miss", Some(1)), "{what}: {ran:?}");
     }
 }
 

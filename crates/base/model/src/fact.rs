@@ -49,11 +49,21 @@ pub enum Fact<'a> {
     Modified(i64),
     /// The permission bits. Recorded if a program gives them to files that it makes.
     Mode(u32),
+    /// To whom it belongs, with links followed. Recorded if a program gives owners to files, as `cp -p`
+    /// does, or if code of the build looks at a file.
+    Belongs {
+        /// The user ID of the owner, or [`Fact::OWN`] for that of the process.
+        owner: u32,
+        /// The group ID, or [`Fact::OWN`] for that of the process.
+        group: u32,
+        /// The number of hard links, if it counts, or [`Fact::SEVERAL`].
+        links: Option<u32>,
+    },
     /// The rest of what `stat` says. Recorded if a program could write it down.
     Status(Status),
 }
 
-/// The part of `stat` that `ls -l` and `tar` write down of a file.
+/// The part of `stat` that `ls -l`, `du` and `tar` write down of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Permission bits.
@@ -68,6 +78,10 @@ pub struct Status {
     pub inode: u64,
     /// The mtime, in nanoseconds since 1970.
     pub modified_ns: i64,
+    /// The size in bytes. That of a directory depends on the names that it once had.
+    pub size_bytes: u64,
+    /// The space that it takes, in blocks of 512 bytes. Files of equal content may take more or less.
+    pub blocks: u64,
 }
 
 impl<'a> Fact<'a> {
@@ -82,6 +96,11 @@ impl<'a> Fact<'a> {
     /// The operation of an error from a use of the path as a directory. Links are followed. The error
     /// is `ENOTDIR`: it is something else.
     pub const IS_DIRECTORY: u8 = 3;
+    /// More than one, in [`Fact::Belongs`].
+    pub const SEVERAL: u32 = u32::MAX;
+
+    /// The ID of the process itself, in [`Fact::Belongs`]. It is no valid ID.
+    pub const OWN: u32 = u32::MAX;
 
     /// Returns the part of the fact that counts when two runs are compared, or `None` if nothing of
     /// it does.
@@ -92,7 +111,12 @@ impl<'a> Fact<'a> {
                 Some(Fact::Content { digest, executable: *executable, plain: false, rooted: None })
             }
             Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) | Fact::Link(_) | Fact::Other(_) => Some(self.clone()),
-            Fact::Error { .. } | Fact::Directory | Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => None,
+            Fact::Error { .. }
+            | Fact::Directory
+            | Fact::Mode(_)
+            | Fact::Modified(_)
+            | Fact::Status(_)
+            | Fact::Belongs { .. } => None,
         }
     }
 
@@ -136,6 +160,12 @@ impl<'a> Fact<'a> {
                 w.u8(10);
                 w.number((*mode).into());
             }
+            Fact::Belongs { owner, group, links } => {
+                w.u8(12);
+                for number in [*owner, *group, links.unwrap_or(0)] {
+                    w.number(number.into());
+                }
+            }
             Fact::Modified(ns) => {
                 w.u8(7);
                 w.number(*ns as u64);
@@ -147,6 +177,8 @@ impl<'a> Fact<'a> {
                 }
                 w.number(status.inode);
                 w.number(status.modified_ns as u64);
+                w.number(status.size_bytes);
+                w.number(status.blocks);
             }
         }
     }
@@ -177,10 +209,16 @@ impl<'a> Fact<'a> {
                 links: r.u32()?,
                 inode: r.number()?,
                 modified_ns: r.number()? as i64,
+                size_bytes: r.number()?,
+                blocks: r.number()?,
             }),
             9 => Fact::Ordered(r.digest()?),
             10 => Fact::Mode(r.u32()?),
             11 => Fact::Kinds(r.digest()?),
+            12 => {
+                let (owner, group, links) = (r.u32()?, r.u32()?, r.u32()?);
+                Fact::Belongs { owner, group, links: Some(links).filter(|links| *links > 0) }
+            }
             tag => return Err(r.unknown_tag(tag)),
         })
     }

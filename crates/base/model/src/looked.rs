@@ -75,6 +75,8 @@ pub struct Looked {
     pub absent: bool,
     /// The program may refuse it if it belongs to another user. Links are not followed.
     pub owner: bool,
+    /// Whether its owner counts otherwise.
+    pub belongs: Belongs,
     /// Another error: the operation and the errno, as in [`crate::Fact::Error`].
     pub failed: Option<(u8, u32)>,
     /// The file that was opened.
@@ -117,6 +119,23 @@ pub enum Times {
     Status,
     /// It also uses atime or ctime. These differ in every run, so such a run is not recorded.
     Uses,
+}
+
+/// How far the owner of a file and its number of hard links affect a result. Each value includes the
+/// ones before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Belongs {
+    /// Not at all.
+    #[default]
+    Blind,
+    /// A program may give what it makes the owner of what it reads, as `cp -p` does. So it counts
+    /// whether that is the user who runs the command.
+    Owner,
+    /// A program may write down the owner, as `ar` does, and ask whether there are more hard links, as
+    /// `gzip` does.
+    Links,
+    /// A program may write down the owner and the number of hard links.
+    Told,
 }
 
 /// What is known about a program by its file name: how far its result can depend on the metadata of

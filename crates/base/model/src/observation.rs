@@ -19,10 +19,11 @@
 //!    6 other kind  u8 kind
 //!    7 modified    number nanoseconds since 1970, as two's complement
 //!    8 status      number mode, number owner, number group, number of hard links, number inode,
-//!                  number nanoseconds as in 7
+//!                  number nanoseconds as in 7, number size in bytes, number of blocks
 //!    9 listing     digest of the names with their kinds, in the directory's own order
 //!   10 mode        number permission bits
 //!   11 listing     digest of the sorted names, with the kinds of those without a leading dot
+//!   12 belongs     number owner, number group, number of hard links or 0
 //! variable   = bytes name, u8 1 if it is set, [digest of the value with roots replaced,
 //!              keyed by the action (ValueKey)]
 //! twin       = bytes path, bytes path, u8 bits: 1 one file, 2 equal mtimes
@@ -133,6 +134,9 @@ pub const SOCKETS: &[u8] = b"\0sockets";
 /// The name of the [`EnvFact`] for the signals that a terminal or `nohup` concern, ignored or not,
 /// and for the niceness.
 pub const SIGNALS: &[u8] = b"=signals";
+/// The name of the [`EnvFact`] for limits, user, groups, allowed processors and whatever else a
+/// program inherits and can ask for.
+pub const INHERITED: &[u8] = b"\0inherited";
 /// The start of the names that [`found_along_path`] makes. The names of the programs follow, each
 /// after a NUL byte.
 const FOUND_ALONG_PATH: &[u8] = b"\0path";
@@ -154,8 +158,8 @@ pub fn looked_for_along_path(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> 
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
     /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`], [`SIGNALS`], or a name that [`found_along_path`] or [`OfHistory::fact_name`]
-    /// makes.
+    /// [`SOCKETS`], [`SIGNALS`], [`INHERITED`], or a name that [`found_along_path`] or
+    /// [`OfHistory::fact_name`] makes.
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
     /// was not set.
@@ -547,7 +551,18 @@ mod tests {
             Fact::Kinds(Digest::of(b"k")),
             Fact::Modified(-1),
             Fact::Mode(0o4755),
-            Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, inode: 4, modified_ns: 1 << 60 }),
+            Fact::Status(Status {
+                mode: 0o644,
+                owner: 1,
+                group: 2,
+                links: 3,
+                inode: 4,
+                modified_ns: 1 << 60,
+                size_bytes: 5,
+                blocks: 6,
+            }),
+            Fact::Belongs { owner: 1000, group: 100, links: Some(2) },
+            Fact::Belongs { owner: 0, group: 0, links: None },
         ];
         let set = ObservationSet {
             directories: vec![

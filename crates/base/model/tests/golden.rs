@@ -13,7 +13,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// The weak fingerprint of `action` in `roots`.
-const WEAK: &str = "f91ad0ad8d4da5786d9404f3f4d62d7e798d473308e4e3e175c4d90829806ac2";
+const WEAK: &str = "41f31a9412ced58d8b53307d32e207a0853c2a67b9058386cd3d1a6c1ee48d1b";
 /// The digest of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
@@ -56,7 +56,17 @@ fn set() -> ObservationSet<'static> {
         Fact::Listing(Digest([4; 32])),
         Fact::Other(2),
         Fact::Modified(-1),
-        Fact::Status(Status { mode: 0o100_644, owner: 1000, group: 100, links: 2, inode: 4, modified_ns: 1 << 60 }),
+        Fact::Status(Status {
+            mode: 0o100_644,
+            owner: 1000,
+            group: 100,
+            links: 2,
+            inode: 4,
+            modified_ns: 1 << 60,
+            size_bytes: 4096,
+            blocks: 8,
+        }),
+        Fact::Belongs { owner: 1000, group: 100, links: Some(2) },
         Fact::Ordered(Digest([8; 32])),
         Fact::Kinds(Digest([12; 32])),
     ];

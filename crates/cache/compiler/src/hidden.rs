@@ -16,7 +16,7 @@ use larder_model::path::file_name;
 use crate::naming::Naming;
 use crate::parse::parse;
 use crate::response::{self, ResponseFiles};
-use crate::{Family, naming};
+use crate::{Family, StandardInput, naming};
 
 /// The variables by which clang gets arguments.
 pub const VARIABLES_WITH_ARGUMENTS: [&str; 2] = ["CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS"];
@@ -61,12 +61,15 @@ pub fn arguments_of_variable(name: &str, value: &[u8]) -> Vec<Vec<u8>> {
     parts.map(added).filter(|word| !word.is_empty()).collect()
 }
 
-/// Returns an argument because of which a command with these arguments would be a bypass: its effect
-/// cannot be repeated from a record.
+/// Returns an argument because of which a result is not recorded: its effect cannot be repeated from a
+/// record, or it makes clang read standard input, which is not in the key.
 pub fn too_hard<'w>(hidden: &'w [Vec<u8>], files: &dyn ResponseFiles) -> Option<&'w [u8]> {
     let is_too_hard = |words: &[Vec<u8>]| {
         let words: Vec<Vec<u8>> = words.iter().cloned().chain([b"-c".to_vec(), b"x.c".to_vec()]).collect();
-        parse(Family::Clang, &words, files) == Err(Bypass::TooHard)
+        match parse(Family::Clang, &words, files) {
+            Ok(invocation) => invocation.standard_input != StandardInput::Unread,
+            Err(bypass) => bypass == Bypass::TooHard,
+        }
     };
     if hidden.is_empty() || !is_too_hard(hidden) {
         return None;
@@ -170,5 +173,6 @@ mod tests {
         assert_eq!((both.preprocess, both.sources), (naming.preprocess, naming.sources));
         assert_eq!(too_hard(&words("-O2 -ftime-report -g"), &Included), Some(&b"-ftime-report"[..]));
         assert_eq!(too_hard(&words("-O2 -g"), &Included), None);
+        assert_eq!(too_hard(&words("-xc -"), &Included), Some(&b"-"[..]));
     }
 }

@@ -39,6 +39,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
             typed.flag(found.meaning, value);
         }
     }
+    typed.standard_input |= pass_on_standard_input(&arguments);
     typed.too_hard |= binutils::ask_for_statistics(&arguments, files);
     typed.asks_processor |= family == Family::Generic || arguments.iter().any(|word| names_native(word));
     typed.mean(family)
@@ -54,6 +55,16 @@ fn any_command(arguments: &[Vec<u8>]) -> Invocation {
         standard_input: StandardInput::Unknown,
         ..Invocation::of(Family::Command)
     }
+}
+
+/// Returns true if an argument makes a part of the compiler read standard input. For example,
+/// `-Wa,-` gives the assembler the file `-`, and so does `-Xassembler -`.
+fn pass_on_standard_input(arguments: &[Vec<u8>]) -> bool {
+    let is_list = |word: &[u8]| [&b"-Wa,"[..], b"-Wl,", b"-Wp,"].iter().any(|start| word.starts_with(start));
+    let is_in_list = |word: &[u8]| is_list(word) && word.split(|&byte| byte == b',').any(|part| part == b"-");
+    let is_read = |word: &[u8]| is_in_list(word) || word.starts_with(b"-f") && word.ends_with(b"=-");
+    let is_handed_on = |pair: &[Vec<u8>]| pair[0].starts_with(b"-X") && pair[1] == b"-";
+    arguments.iter().any(|word| is_read(word)) || arguments.windows(2).any(is_handed_on)
 }
 
 /// Returns true if the argument may be or contain `-march=native` or a similar flag, wherever it

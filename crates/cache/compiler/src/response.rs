@@ -18,6 +18,9 @@ pub trait ResponseFiles {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>>;
 }
 
+/// The first bytes of texts in UTF-8 and UTF-16. clang takes such a mark off and converts the text.
+const BYTE_ORDER_MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+
 /// The deepest nesting of response files.
 const DEPTH_MAX: usize = 8;
 /// How many files are read for one command. A file that names itself twice would otherwise be read
@@ -52,6 +55,9 @@ impl Expansion<'_> {
             return Err(Bypass::ResponseFile);
         }
         let content = self.files.read(path).ok_or(Bypass::ResponseFile)?;
+        if BYTE_ORDER_MARKS.iter().any(|mark| content.starts_with(mark)) {
+            return Err(Bypass::ResponseFile);
+        }
         for argument in split(&content) {
             self.add(&argument, depth + 1)?;
         }
@@ -120,13 +126,19 @@ mod tests {
 
     #[test]
     fn nesting() {
-        let files =
-            Files(&[("a", "-c @b"), ("b", "x.c"), ("loop", "@loop"), ("twice", "@twice @twice"), ("empty", "")]);
+        let files = Files(&[
+            ("a", "-c @b"),
+            ("b", "x.c"),
+            ("loop", "@loop"),
+            ("twice", "@twice @twice"),
+            ("empty", ""),
+            ("marked", "\u{feff}-c"),
+        ]);
         let expanded = |argument: &str| expand(&[argument.as_bytes().to_vec()], &files);
         assert_eq!(expanded("@a"), Ok(vec![b"-c".to_vec(), b"x.c".to_vec()]));
         assert_eq!(expanded("@empty"), Ok(vec![]));
         assert_eq!(expanded("x@y"), Ok(vec![b"x@y".to_vec()]));
-        for bad in ["@loop", "@twice", "@missing", "@"] {
+        for bad in ["@loop", "@twice", "@missing", "@marked", "@"] {
             assert_eq!(expanded(bad), Err(Bypass::ResponseFile), "{bad}");
         }
     }

@@ -5,8 +5,8 @@
 
 use larder_compiler::{Family, environment};
 use larder_model::{
-    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INTERNAL_VARIABLES, OfHistory, SIGNALS, SOCKETS, Terminal, UMASK,
-    looked_for_along_path,
+    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, OfHistory, SIGNALS, SOCKETS, Terminal,
+    UMASK, looked_for_along_path,
 };
 use larder_spawn::Destinations;
 
@@ -55,7 +55,7 @@ impl Place {
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
     /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `SIGNALS`, `ALL_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
+    /// `SIGNALS`, `INHERITED`, `ALL_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
     /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
@@ -64,6 +64,7 @@ impl Place {
             HOST => Some(larder_sys::host()),
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
+            INHERITED => Some(larder_sys::limits_and_rights(true)),
             ALL_VARIABLES => Some(self.listed_variables()),
             name => match (looked_for_along_path(name), OfHistory::of_fact_name(name)) {
                 (Some(programs), _) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),

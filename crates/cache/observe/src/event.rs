@@ -79,6 +79,9 @@ pub const REPORTED_COMPARED: u32 = 4 << 8;
 /// Like [`REPORTED_MODE`], but the result relied on the owner. The value between the two is that of
 /// `BY_LATE`.
 pub const REPORTED_OWNER: u32 = 6 << 8;
+/// Like [`REPORTED_MODE`], but the result relied on the owner, the group and perhaps on the number of
+/// hard links, with links followed.
+pub const REPORTED_BELONGS: u32 = 7 << 8;
 /// The `extra` of an [`EventKind::Stat`], `Lstat` or `List` by code that the program loaded later with
 /// `dlopen`. Such code may use all that the call tells.
 pub(crate) const BY_LATE: u32 = 5 << 8;

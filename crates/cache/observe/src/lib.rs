@@ -41,9 +41,9 @@ pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIREC
 pub use depfile::{DepfileObserver, UNPROVABLE};
 pub use elf::{imported_symbols, linked_names, own_symbols};
 pub use event::{
-    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
-    REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET, arguments, identity_of, mode_of,
-    reported_output,
+    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, REPORTED_BELONGS, REPORTED_COMPARED,
+    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET, arguments, identity_of,
+    mode_of, reported_output,
 };
 pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};

@@ -19,7 +19,7 @@ use larder_model::{
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 use crate::StatCache;
-use crate::current::{Listing, failure, listing, stat_in, status_of};
+use crate::current::{Listing, failure, has_metadata, listing, stat_in};
 use crate::git_index::entries;
 use crate::scan::{Forms, of_uncut};
 use crate::verify_inputs::class_of;
@@ -245,7 +245,7 @@ impl Checker<'_> {
         }
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
         let stat = if has_absences || facts.class != 0 { dir.itself().ok() } else { None };
-        if has_absences && !stat.is_some_and(|stat| self.knows_absent(&stat, unread, effort)) {
+        if has_absences && !stat.is_some_and(|stat| self.knows_absent(&stat, unread, &search(&dir), effort)) {
             let all = all_of(facts, unread)?;
             self.check_absent(&dir, stat, &all, path, effort)?;
         }
@@ -273,7 +273,8 @@ impl Checker<'_> {
             other => return differs(path, format!("was a directory; {}", found(&other))),
         };
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
-        if !has_absences || self.knows_absent(&stat, unread, effort) {
+        let may_search = || larder_sys::may_access(path, SEARCH as u8, true).is_ok();
+        if !has_absences || self.knows_absent(&stat, unread, &may_search, effort) {
             return Ok(stat.file_id());
         }
         match Dir::open(path, false) {
@@ -287,11 +288,16 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns true if a stamp says that all names in `unread` are absent.
-    fn knows_absent(&self, stat: &Stat, unread: &Unread, effort: &mut Effort) -> bool {
-        let known = unread.digest().is_some_and(|names| self.stat_cache.names_absent(stat, names));
+    /// Returns true if a stamp says that all names in `unread` are absent. `may_search` tells whether
+    /// this process may look up names in the directory.
+    fn knows_absent(&self, stat: &Stat, unread: &Unread, may_search: MaySearch, effort: &mut Effort) -> bool {
+        let known = unread.digest().is_some_and(|names| self.is_stamped(stat, names, may_search));
         effort.absences += if known { unread.count() as u64 } else { 0 };
         known
+    }
+
+    fn is_stamped(&self, stat: &Stat, names: &Digest, may_search: MaySearch) -> bool {
+        self.stat_cache.names_absent(stat, names) && (!larder_sys::may_be_barred(stat, SEARCH) || may_search())
     }
 
     fn check_absent(
@@ -305,7 +311,7 @@ impl Checker<'_> {
         effort.absences += facts.absent.len() as u64;
         let names = names_digest(&facts.absent);
         let now_ns = larder_sys::now_coarse_ns();
-        if stat.as_ref().is_some_and(|stat| self.stat_cache.names_absent(stat, &names)) {
+        if stat.as_ref().is_some_and(|stat| self.is_stamped(stat, &names, &search(dir))) {
             return Ok(());
         }
         let mut only_by_the_directory = true;
@@ -410,21 +416,7 @@ impl Checker<'_> {
                     _ => Err("lists other names than before, of other kinds, or in another order".into()),
                 }
             }
-            Fact::Modified(modified_ns) => match dir.stat(name) {
-                Ok(stat) if stat.modified_ns == *modified_ns => Ok(()),
-                Ok(_) => Err("has another mtime than before, and the command may depend on it".into()),
-                Err(error) => Err(error.to_string()),
-            },
-            Fact::Mode(mode) => match stat_in(dir, name, true) {
-                Ok(stat) if stat.mode == *mode => Ok(()),
-                Ok(_) => Err("has another mode than before, and the command may copy it".into()),
-                Err(error) => Err(error.to_string()),
-            },
-            Fact::Status(status) => match stat_in(dir, name, true) {
-                Ok(stat) if status_of(&stat) == *status => Ok(()),
-                Ok(_) => Err("has another mtime, owner, mode, inode or number of links than before".into()),
-                Err(error) => Err(error.to_string()),
-            },
+            Fact::Modified(_) | Fact::Mode(_) | Fact::Belongs { .. } | Fact::Status(_) => has_metadata(dir, name, fact),
         }
     }
 
@@ -439,14 +431,19 @@ impl Checker<'_> {
         let known = self.stat_cache.content(stat);
         self.stampless.set(known.is_none());
         if let Some(known) = known {
-            return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
+            return match known == *digest {
+                // The stamp may be of another process with other rights.
+                true if larder_sys::may_be_barred(stat, READ) => open().map(drop).map_err(cannot_be_read),
+                true => Ok(()),
+                false => Err(OTHER_CONTENT.into()),
+            };
         }
         effort.hashed += 1;
         let read = open().and_then(|(mut file, stat)| self.stat_cache.hash_for_comparison(&mut file, &stat));
         match read {
             Ok(found) if found == *digest => Ok(()),
             Ok(_) => Err(OTHER_CONTENT.into()),
-            Err(error) => Err(format!("cannot be read: {error}")),
+            Err(error) => Err(cannot_be_read(error)),
         }
     }
 
@@ -461,7 +458,7 @@ impl Checker<'_> {
     ) -> Result<(), String> {
         effort.hashed += 1;
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
-        let text = read.map_err(|error| format!("cannot be read: {error}"))?;
+        let text = read.map_err(cannot_be_read)?;
         let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
         if name == INDEX && entries(&text).is_some_and(|entries| entries == *rooted) {
             return Ok(());
@@ -486,6 +483,13 @@ fn all_of<'f, 'a>(facts: &'f DirFacts<'a>, unread: &Unread<'a>) -> Result<Cow<'f
     let mut all = facts.clone();
     unread.read_into(&mut all).or_else(unreadable)?;
     Ok(Cow::Owned(all))
+}
+
+/// Returns true if this process may look up names in a directory.
+type MaySearch<'f> = &'f dyn Fn() -> bool;
+
+fn search(dir: &Dir) -> impl Fn() -> bool {
+    || dir.access(b".", SEARCH as u8).is_ok()
 }
 
 fn unreadable<T>(error: DecodeError) -> Result<T, Difference> {
@@ -527,7 +531,15 @@ impl Listed {
     }
 }
 
+/// The rights of a file's mode to read it, and to look up names in a directory.
+const READ: u32 = 4;
+const SEARCH: u32 = 1;
+
 const OTHER_CONTENT: &str = "has other content";
+
+fn cannot_be_read(error: io::Error) -> String {
+    format!("cannot be read: {error}")
+}
 
 /// Returns the `stat` if it is that of a file that is executable or not, as recorded.
 #[inline]

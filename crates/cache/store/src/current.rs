@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::{Fact, Status, names_digest};
+use larder_model::{Belongs, Fact, Status, names_digest};
 use larder_sys::{Dir, FileType, Stat};
 
 /// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
@@ -67,9 +67,67 @@ pub(crate) fn listing(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Fact<'s
     }
 }
 
-pub(crate) fn status_of(stat: &Stat) -> Status {
-    let Stat { mode, owner, group, links, inode, modified_ns, .. } = *stat;
-    Status { mode, owner, group, links, inode, modified_ns }
+/// Checks a fact about what `stat` says beyond the kind of a path.
+pub(crate) fn has_metadata(dir: &Dir, name: &[u8], fact: &Fact) -> Result<(), String> {
+    match fact {
+        Fact::Modified(modified_ns) => match dir.stat(name) {
+            Ok(stat) if stat.modified_ns == *modified_ns => Ok(()),
+            Ok(_) => Err("has another mtime than before, and the command may depend on it".into()),
+            Err(error) => Err(error.to_string()),
+        },
+        Fact::Mode(mode) => match stat_in(dir, name, true) {
+            Ok(stat) if stat.mode == *mode => Ok(()),
+            Ok(_) => Err("has another mode than before, and the command may copy it".into()),
+            Err(error) => Err(error.to_string()),
+        },
+        Fact::Belongs { owner, group, links } => match stat_in(dir, name, true) {
+            Ok(stat) if !belongs_to(&stat, *owner, *group) => Err("has another owner".into()),
+            Ok(stat) if links.is_some_and(|links| !has_links(&stat, links)) => {
+                Err("has another number of hard links than before".into())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        },
+        Fact::Status(status) => match stat_in(dir, name, true) {
+            Ok(stat) if status_of(dir, name, &stat).is_ok_and(|now| now == *status) => Ok(()),
+            Ok(_) => Err("has another mtime, owner, mode, inode, size or number of links than before".into()),
+            Err(error) => Err(error.to_string()),
+        },
+        _ => Err("is no fact about what `stat` says".into()),
+    }
+}
+
+/// Returns true if a file has this owner and group, as a fact says it.
+fn belongs_to(stat: &Stat, owner: u32, group: u32) -> bool {
+    let own = larder_sys::own_ids();
+    let is = |id: u32, own: u32, expect: u32| id == if expect == Fact::OWN { own } else { expect };
+    is(stat.owner, own.0, owner) && is(stat.group, own.1, group)
+}
+
+fn has_links(stat: &Stat, links: u32) -> bool {
+    if links == Fact::SEVERAL { stat.links > 1 } else { stat.links == links }
+}
+
+/// Returns to whom a file or directory belongs, as far as it counts.
+pub(crate) fn belonging(stat: &Stat, counts: Belongs) -> Fact<'static> {
+    let relative = |id: u32, own: u32| if counts == Belongs::Owner && id == own { Fact::OWN } else { id };
+    let (user, group) = larder_sys::own_ids();
+    Fact::Belongs {
+        owner: relative(stat.owner, user),
+        group: relative(stat.group, group),
+        links: match counts {
+            Belongs::Told => Some(stat.links),
+            Belongs::Links => Some(if stat.links > 1 { Fact::SEVERAL } else { stat.links }),
+            Belongs::Blind | Belongs::Owner => None,
+        },
+    }
+}
+
+/// Returns all that `stat` says of a name in a directory and that can be compared later. `stat` is
+/// what it said a moment ago.
+pub(crate) fn status_of(dir: &Dir, name: &[u8], stat: &Stat) -> io::Result<Status> {
+    let Stat { mode, owner, group, links, inode, modified_ns, size_bytes, .. } = *stat;
+    Ok(Status { mode, owner, group, links, inode, modified_ns, size_bytes, blocks: dir.blocks(name)? })
 }
 
 #[cfg(test)]

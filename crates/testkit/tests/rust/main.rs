@@ -210,6 +210,9 @@ fn what_a_macro_reads_is_seen() {
     let touched = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
     let touch = || std::fs::File::open(macros.place.path("work/sized")).and_then(|file| file.set_modified(touched));
     macros.check(&same, &same, &|| touch().expect("is changed"));
+    macros.make("std::os::unix::fs::MetadataExt::nlink(&std::fs::metadata(\"sized\").unwrap())");
+    let [sized, linked] = ["work/sized", "linked"].map(|name| macros.place.path(name));
+    macros.check(&same, &same, &|| std::fs::hard_link(&sized, &linked).expect("is made"));
 }
 
 /// `cargo` names the target directory in the arguments.

@@ -3,7 +3,7 @@
 use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use larder_testkit::{Tree, larder_text, probe_skip};
+use larder_testkit::{Tree, is_root, larder_text, probe_skip};
 
 use super::project::Project;
 
@@ -107,5 +107,22 @@ fn the_group_of_what_is_written_over() {
         project.lay_out(0);
         assert_eq!(project.through_larder(0, &argv).1, [outcome]);
         assert_eq!(metadata(project.text(0, "out")).expect("cannot stat the file").gid(), OTHERS, "{outcome}");
+    }
+}
+
+/// Programs that give what they make the owner of what they read.
+#[test]
+fn owners_that_are_copied() {
+    probe_skip!(is_root(), "only root can give files away");
+    for script in ["cp -p a b", "cp -a d e", "sed -i s/a/b/ a", "gzip -k a"] {
+        let project = Project::of(&[("a", "a\n"), ("d/c", "c\n")]);
+        let argv = ["sh", "-c", script];
+        (0..2).for_each(|_| drop(project.compared(0, &argv)));
+        assert_eq!(project.compared(0, &argv), "hit", "{script}");
+        for owner in ["1", "0:1"] {
+            let change = format!("chown -R {owner} a d");
+            let outcome = project.compared_after(0, &argv, &change);
+            assert_ne!(outcome, "hit", "{script} after {change}");
+        }
     }
 }

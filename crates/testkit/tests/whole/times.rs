@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use larder_testkit::{has, probe_skip};
+use larder_testkit::{Place, has, probe_skip};
 
 use crate::project::Project;
 
@@ -236,5 +237,48 @@ fn xgettext_without_a_header() {
         let outcome =
             project.through_larder(at, &["xgettext", "-k_", "-o", "x.pot", "x.c"]).1.pop().unwrap_or_default();
         assert!(outcome.contains("depends on the time"), "{outcome}");
+    }
+}
+
+/// Sizes of directories, and the space that a file takes, change without the names or the content.
+#[test]
+fn what_stat_says_of_space() {
+    const NAMES: usize = 400;
+    const ZEROS: usize = 1 << 16;
+    let place = Place::new();
+    place.put("d/a", "1\n");
+    let file = place.put("zeros", vec![0; ZEROS]);
+    let directory = place.path("work/d");
+    let grow = || {
+        let names = (0..NAMES).map(|number| directory.join(format!("{number:0>200}")));
+        names.clone().for_each(|path| fs::write(path, "").expect("cannot write the file"));
+        names.for_each(|path| fs::remove_file(path).expect("cannot remove the file"));
+    };
+    let pierce = || drop(place.run(&["fallocate", "-d", &file.to_string_lossy()]).run());
+    for words in [
+        &["stat", "-c", "%s", "d"][..],
+        &["find", ".", "-size", "+7k", "-type", "d"],
+        &["du", "zeros"],
+        &["stat", "-c", "%b", "zeros"],
+    ] {
+        let path = if words.contains(&"zeros") { &file } else { &directory };
+        place.put("zeros", vec![0; ZEROS]);
+        place.settle();
+        let argv = [&["run", "--"], words].concat();
+        let outcomes = [(); 3].map(|()| place.counted(place.larder(&argv)).1);
+        assert_eq!(outcomes[2], "hit", "{words:?}: {outcomes:?}");
+        let before = fs::metadata(path).expect("cannot stat the file");
+        if path == &file {
+            pierce()
+        } else {
+            grow()
+        }
+        let opened = fs::File::open(path).expect("cannot open the file");
+        opened.set_modified(before.modified().expect("cannot get the mtime")).expect("cannot set the mtime");
+        let after = fs::metadata(path).expect("cannot stat the file");
+        let is_seen = before.size() != after.size() || before.blocks() != after.blocks();
+        let plain = place.run(words).run();
+        let (ran, outcome) = place.counted(place.larder(&argv));
+        assert_eq!((&ran, outcome == "hit"), (&plain, !is_seen), "{words:?}");
     }
 }

@@ -89,6 +89,7 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
     const SIGNS: &[(&str, Unrecorded)] = &[
         ("internal compiler error", Unrecorded::InternalError),
         ("PLEASE submit a bug report", Unrecorded::InternalError),
+        ("the compiler unexpectedly panicked", Unrecorded::InternalError),
         ("Cannot allocate memory", Unrecorded::Shortage),
         ("memory exhausted", Unrecorded::Shortage),
         ("out of memory", Unrecorded::Shortage),

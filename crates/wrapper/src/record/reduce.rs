@@ -10,10 +10,10 @@ use larder_compiler::{
 use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
 use larder_model::{
-    ALL_VARIABLES as ALL, Change, HISTORY_VARIABLES, HOST, Habit, Looked, OfHistory, SIGNALS, SOCKETS, Seen, Terminal,
-    Times, UMASK, Unrecorded, contains,
+    ALL_VARIABLES as ALL, Change, HISTORY_VARIABLES, HOST, Habit, INHERITED, Looked, OfHistory, SIGNALS, SOCKETS, Seen,
+    Terminal, Times, UMASK, Unrecorded, contains,
 };
-use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
+use larder_observe::{Folded, Observed, Origin, Policy, Start, fold, loader_looks};
 use larder_portability::ScriptScan;
 use larder_store::Bounds;
 use larder_sys::FileType;
@@ -124,9 +124,14 @@ impl Run<'_> {
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);
+        // A program that is no part of a compiler may ask for all that it inherits.
+        let is_other = |start: &Start| !is_compiler_part(file_name(start.program));
+        let any_inherited = !self.is_keyed_whole() && self.model.starts.iter().any(is_other);
         let any_variable = folded.foreign_program.is_some() || self.observer == Kernel;
         let inherited = [
             (!self.is_keyed_whole() && any_variable, &b""[..]),
+            (any_inherited, INHERITED),
+            (any_inherited, SIGNALS),
             (seen.umask, UMASK),
             (seen.host, HOST),
             (seen.sockets, SOCKETS),

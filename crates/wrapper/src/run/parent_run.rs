@@ -15,9 +15,9 @@ use larder_model::{
     looked_for_along_path,
 };
 use larder_observe::{
-    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_COMPARED,
-    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, mode_of,
-    reported_output,
+    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_BELONGS,
+    REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_OWNER, REPORTED_STATUS, REPORTED_UMASK, SOCKET,
+    Trace, mode_of, reported_output,
 };
 use larder_sys::Stat;
 
@@ -234,6 +234,7 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         }
         Fact::Modified(_) => reported(REPORTED_MODIFIED),
         Fact::Status(_) => reported(REPORTED_STATUS),
+        Fact::Belongs { .. } => vec![Event { extra: REPORTED_BELONGS, ..looked(EventKind::Stat, path) }],
     }
 }
 

@@ -66,6 +66,14 @@ impl Dir {
         statx(&self.0, b"", AtFlags::EMPTY_PATH)
     }
 
+    /// Returns how many blocks of 512 bytes a name in this directory takes, with links followed. With
+    /// an empty name, it is the directory itself.
+    pub fn blocks(&self, name: &[u8]) -> io::Result<u64> {
+        let name = if name.is_empty() { b"." } else { name };
+        let stat = with_c_path(name, |name| fs::statat(&self.0, name, AtFlags::empty()))?;
+        Ok(stat.st_blocks as u64)
+    }
+
     /// Returns the directory's path with all links resolved.
     pub fn real_path(&self) -> io::Result<Vec<u8>> {
         real_path_of(&self.0)

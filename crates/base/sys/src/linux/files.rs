@@ -95,6 +95,22 @@ fn ids_are_real() -> bool {
     getuid() == geteuid() && getgid() == getegid()
 }
 
+/// Returns true if this process may lack a right to the file or directory with this `stat`: not every
+/// user has it, and it is not this user's own. `right` is 4 to read it, or 1 to search it.
+pub fn may_be_barred(stat: &Stat, right: u32) -> bool {
+    let (all, owners) = (right * 0o111, right << 6);
+    // SAFETY: only reads the auxiliary vector.
+    let is_own = || u64::from(stat.owner) == unsafe { libc::getauxval(libc::AT_EUID) };
+    let is_permitted = stat.mode & all == all || stat.mode & owners != 0 && is_own();
+    !is_permitted
+}
+
+/// Returns the user and the group that files of this process get, unless a directory hands on its
+/// group.
+pub fn own_ids() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
 /// Returns true if this process may write to the file at `path`, as `access` does with the real
 /// ids.
 pub fn may_write(path: &[u8]) -> bool {

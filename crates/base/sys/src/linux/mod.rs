@@ -49,9 +49,9 @@ pub use dir::Dir;
 pub use features::processor_features;
 pub use files::{
     Opening, as_path, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked,
-    lstat, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most,
-    read_sized, real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path,
-    write_lock,
+    lstat, may_access, may_be_barred, may_make_in, may_write, open, own_ids, own_program, random_u64, read_at_most,
+    read_rest_at_most, read_sized, real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock,
+    volatile_path, write_lock,
 };
 pub use filter::{ARCHITECTURE, FilterStep};
 pub use follow::{Beside, Did, Followed, try_following};
@@ -76,9 +76,9 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
-    exec_with, file_size_is_limited, host, inherited, more_descriptors_are_open, out_of_the_way, parent_process_id,
-    process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask, umask_beside_threads,
-    usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
+    exec_with, file_size_is_limited, host, inherited, limits_and_rights, more_descriptors_are_open, out_of_the_way,
+    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask,
+    umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};

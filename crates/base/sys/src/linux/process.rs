@@ -526,12 +526,19 @@ pub fn signals_and_niceness() -> Vec<u8> {
     format!("{ignored:x} {niceness}").into_bytes()
 }
 
+/// Returns what [`limits_and_rights`] returns, and which descriptors are open.
+pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
+    let mut text = limits_and_rights(without_sigpipe);
+    let open: Vec<RawFd> = (3..FEW_DESCRIPTORS).filter(|fd| is_inherited(*fd)).collect();
+    text.extend_from_slice(format!("{open:?}").as_bytes());
+    text
+}
+
 /// Returns other state that a process inherits and can query, as text: limits, scheduler, user and
-/// groups, ignored signals, CPUs, and open descriptors. What [`signals_and_niceness`] returns is
-/// not part of it.
+/// groups, ignored signals, and CPUs. What [`signals_and_niceness`] returns is not part of it.
 ///
 /// With `without_sigpipe`, SIGPIPE counts as not ignored.
-pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
+pub fn limits_and_rights(without_sigpipe: bool) -> Vec<u8> {
     const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", IGNORED, "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
@@ -548,7 +555,6 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     // SAFETY: only numbers are passed.
     let scheduler = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
     text += &format!("{scheduler}");
-    text += &format!("{:?}", (3..FEW_DESCRIPTORS).filter(|fd| is_inherited(*fd)).collect::<Vec<_>>());
     text.into_bytes()
 }
 

@@ -88,6 +88,12 @@ pub(super) fn finds_by_status(argument: &[u8]) -> bool {
     contains_any(argument, FIND_WORDS)
 }
 
+/// Returns true if `find` uses the sizes of directories.
+pub(super) fn finds_by_size_of_directory(arguments: &[&[u8]]) -> bool {
+    let are_files = arguments.windows(2).any(|pair| pair == [&b"-type"[..], b"f"]);
+    !are_files && arguments.contains(&&b"-size"[..])
+}
+
 /// Tests and actions of `find` that use times, owners, and other fields of `stat`.
 const FIND_WORDS: &[&str] = &[
     "newer",
@@ -111,25 +117,25 @@ const FIND_WORDS: &[&str] = &[
     "-perm",
 ];
 
-/// Returns true if the program shows the access time or the change time of files.
+/// Returns true if the program shows the access time, the change time or the time of birth of files.
 pub(super) fn shows_uses(program: &[u8], arguments: &[&[u8]]) -> bool {
     let is = |names: &[&str]| is_named(program, names);
     let any = |is_one: fn(&[u8]) -> bool| arguments.iter().any(|argument| is_one(argument));
     match () {
         () if is(&["stat"]) => match formats_of_stat(arguments) {
-            Some(formats) => formats.is_empty() || formats.iter().any(|format| has_directive(format, b"XxZz")),
+            Some(formats) => formats.is_empty() || formats.iter().any(|format| has_directive(format, b"WwXxZz")),
             None => true,
         },
         () if is(&["ls"]) => any(|argument| match argument {
-            [b'-', b'-', b't', b'i', b'm', b'e', b'=', which, ..] => b"acsu".contains(which),
+            [b'-', b'-', b't', b'i', b'm', b'e', b'=', which, ..] => b"abcsu".contains(which),
             [b'-', b'-', ..] => false,
             [b'-', letters @ ..] => letters.iter().any(|letter| b"cu".contains(letter)),
             _ => false,
         }),
         () if is(&["find"]) => any(|argument| match argument.strip_prefix(b"-newer") {
-            Some([one, other]) => b"ac".contains(one) || b"ac".contains(other),
+            Some([one, other]) => b"Bac".contains(one) || b"Bac".contains(other),
             Some(_) => false,
-            None => FIND_USES.iter().any(|word| word.as_bytes() == argument) || has_directive(argument, b"aAcC"),
+            None => FIND_USES.iter().any(|word| word.as_bytes() == argument) || has_directive(argument, b"aAcCB"),
         }),
         () if is(&["test", "["]) => any(|argument| argument == b"-N"),
         // It stores the access times of files, unless told to leave out such fields.

@@ -6,8 +6,8 @@
 use larder_model::{DirectoryChecks, DirectoryTimes, Habit, Times, contains_any};
 
 use super::arguments::{
-    asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
-    writes_archive,
+    asks_status, finds_by_size_of_directory, finds_by_status, hangs_on_the_present, only_extracts, runs_meson,
+    shows_files, shows_uses, writes_archive,
 };
 use super::table::{self, Proc, Rule};
 use super::{git, is_compiler_part, may_load_plugins};
@@ -259,7 +259,7 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
             Habit { clock_reads: 1, ..of_any(program, told, strict) }
         }
         Rule::TemporaryNames => Habit { names_at_random: true, ..strict },
-        Rule::Find if !told.may_have(finds_by_status) => {
+        Rule::Find if !told.may_have(finds_by_status) && !told.arguments.is_some_and(finds_by_size_of_directory) => {
             // It reads the clock at its start for options that are known to `finds_by_status`.
             Habit { clock_reads: 1, ..strict }
         }
@@ -523,7 +523,11 @@ mod tests {
         assert_eq!(of("stat", &[b"--printf=%i%z", b"in"]), (Times::Uses, false));
         assert_eq!(of("stat", &[b"-fc", b"%T", b"in"]), (Times::Uses, false));
         assert_eq!(of("ls", &[b"-l", b"--color"]), (Times::Status, false));
+        assert_eq!(of("stat", &[b"-c", b"%W", b"in"]), (Times::Uses, false));
         assert_eq!(of("ls", &[b"-lu"]), (Times::Uses, false));
+        assert_eq!(of("ls", &[b"-l", b"--time=birth"]), (Times::Uses, false));
+        assert_eq!(of("find", &[b"-newerBt", b"2020-01-01"]), (Times::Uses, false));
+        assert_eq!(of("find", &[b".", b"-size", b"+1"]).0, Times::Status);
         assert_eq!(of("ls", &[b"-l", b"--time=ctime"]), (Times::Uses, false));
         assert_eq!(of("find", &[b"-newermt", b"2020-01-01"]), (Times::Status, false));
         assert_eq!(of("find", &[b"-neweram", b"x"]), (Times::Uses, false));

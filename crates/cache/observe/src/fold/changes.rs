@@ -73,7 +73,9 @@ impl<'t> Fold<'t> {
                     self.paths.state(e.path).is_attributed = true;
                 }
                 if !self.habit(e.pid, policy).reports {
-                    self.processes.modes(e.pid).sets_files = true;
+                    let modes = self.processes.modes(e.pid);
+                    modes.sets_files = true;
+                    modes.gives_owners |= e.kind == EventKind::ChangeOwner;
                 }
             }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),

@@ -4,7 +4,7 @@
 
 use larder_model::path::file_name;
 use larder_model::quick::Set;
-use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
+use larder_model::{Belongs, Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 use larder_sys::FileType;
 
 use super::path_state::{Made, PathState};
@@ -105,15 +105,21 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Makes the mode of a path an observation if a process that looked at the path also set modes.
-    /// It may have copied the mode.
+    /// Makes mode and owner of a path observations if a process that looked at the path also set modes.
+    /// It may have copied them.
     fn compare_copied_modes(&mut self) {
         for (life, path) in std::mem::take(&mut self.seen_by) {
             let directory = self.paths.mode_before(path).is_some_and(|mode| file_type(mode) == FileType::Directory);
             let modes = self.processes.modes_of(life);
             let sets = if directory { modes.sets_directories } else { modes.sets_files };
-            if sets && let Some(looked) = self.paths.looked_mut(path) {
+            let Some(looked) = self.paths.looked_mut(path) else { continue };
+            if sets {
                 looked.times = looked.times.max(Times::Mode);
+                // `cp -p` gives an owner only if that is another one.
+                looked.belongs = looked.belongs.max(Belongs::Owner);
+            }
+            if modes.gives_owners {
+                looked.belongs = looked.belongs.max(Belongs::Links);
             }
         }
     }

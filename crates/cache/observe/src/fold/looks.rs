@@ -2,7 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
+use larder_model::{Belongs, Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 use larder_sys::FileType;
 
 use super::path_state::Made;
@@ -203,6 +203,9 @@ impl<'t> Fold<'t> {
         looked.content = true;
         looked.read_by_others |= habit.git.is_none();
         looked.times = looked.times.max(times);
+        if times == Times::Files {
+            looked.belongs = looked.belongs.max(Belongs::Links);
+        }
         looked.kind = true;
         looked.executed |= executed;
         let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(UNKNOWN_IDENTITY));
@@ -306,6 +309,12 @@ impl<'t> Fold<'t> {
         state.is_measured |= habit.asks_sizes && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
         looked.owner |= asks_owner || reported == event::REPORTED_OWNER;
+        let belongs = match habit.times {
+            _ if by_code_of_build && file || reported == event::REPORTED_BELONGS => Belongs::Told,
+            Times::Files if file && matches!(kind, EventKind::Stat | EventKind::Lstat) => Belongs::Links,
+            _ => Belongs::Blind,
+        };
+        looked.belongs = looked.belongs.max(belongs);
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         looked.times = looked.times.max(times);

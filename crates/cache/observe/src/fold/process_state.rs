@@ -125,6 +125,8 @@ pub(super) struct Modes {
     pub(super) sets_files: bool,
     /// The process set the modes of directories.
     pub(super) sets_directories: bool,
+    /// The process gave owners to files that it made.
+    pub(super) gives_owners: bool,
     /// The process looked at something that the command had made and whose mode depends on the
     /// umask.
     pub(super) saw_masked: bool,

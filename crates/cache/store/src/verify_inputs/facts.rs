@@ -134,6 +134,7 @@ impl OwnedFact {
             Fact::Mode(_) => 0xfb,
             Fact::Status(_) => 0xfc,
             Fact::Kinds(_) => 0xfa,
+            Fact::Belongs { .. } => 0xf9,
         }
     }
 

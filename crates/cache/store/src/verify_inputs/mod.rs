@@ -9,13 +9,16 @@ mod facts;
 mod index;
 mod leads;
 mod open;
+mod prior;
 mod twins;
 
 use std::io;
 
 use larder_model::path::{join, split};
 use larder_model::quick::{Map, Set};
-use larder_model::{Digest, Fact, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
+use larder_model::{
+    Belongs, Digest, Fact, Looked, PLACEHOLDER, Roots, Seen, Times, Unrecorded, ValueKey, names_digest,
+};
 use larder_sys::{Dir, FileType, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
@@ -222,47 +225,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Records what was at a path before the run changed it.
-    fn prior(&mut self, at: SplitPath<'_>, looked: &Looked, prior: Prior) -> Done {
-        let SplitPath { path, directory, name } = at;
-        match prior {
-            Prior::Absent => self.absent(directory, name),
-            Prior::Other { mode } => {
-                self.fact(directory, name, Fact::Other((mode >> 12) as u8));
-                let asks = looked.executed || looked.failed.is_some() || looked.times >= Times::Mode;
-                let counts = mode >> 12 == 0o10 && asks;
-                match mode & 0o7777 {
-                    _ if !counts => {}
-                    0 => return refuse(Unrecorded::UpdatesFile, path),
-                    mode => self.fact(directory, name, Fact::Mode(mode)),
-                }
-            }
-            Prior::File { digest, mode } => {
-                let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
-                // Its earlier content cannot be searched any more.
-                self.note_carried(path, &Held::ANYTHING);
-                self.fact(directory, name, Fact::Content { digest, executable, plain: false, rooted: None });
-                match mode {
-                    _ if looked.failed.is_none() && looked.times < Times::Mode => {}
-                    Some(mode) => self.fact(directory, name, Fact::Mode(mode)),
-                    None => return refuse(Unrecorded::UpdatesFile, path),
-                }
-            }
-        }
-        if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
-            self.note_age(path, identity.modified_ns)?;
-        }
-        if let Some(modified_ns) = looked.directory_ns {
-            self.note_directory_age(path, modified_ns)?;
-        }
-        if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
-            && prior != Prior::Absent
-        {
-            self.fact(directory, name, Fact::Modified(identity.modified_ns));
-        }
-        Ok(())
-    }
-
     fn present(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Done {
         let SplitPath { path, directory, name } = at;
         if plain {
@@ -303,6 +265,7 @@ impl Walk<'_> {
         if looked.owner {
             self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: found.owner });
         }
+        self.belongs(at, looked, found);
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
@@ -315,7 +278,10 @@ impl Walk<'_> {
         }
         match looked.times {
             Times::Blind | Times::Mode => {}
-            Times::Status | Times::Uses => self.fact(directory, name, Fact::Status(status_of(found))),
+            Times::Status | Times::Uses => match status_of(self.opened(directory), name, found) {
+                Ok(status) => self.fact(directory, name, Fact::Status(status)),
+                Err(_) => return refuse(Unrecorded::InputChanged, path),
+            },
             Times::Inputs | Times::Files if found.kind == FileType::File => {
                 self.fact(directory, name, Fact::Modified(found.modified_ns));
             }
@@ -510,7 +476,7 @@ impl Walk<'_> {
         self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
-        if looked.owner {
+        if looked.owner || looked.belongs != Belongs::Blind {
             let owner = failure(self.opened(directory), name, Fact::OWNER).unwrap_or(u32::MAX);
             self.fact(directory, name, Fact::Error { operation: Fact::OWNER, errno: owner });
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::scan::Words;
-use larder_model::Fact;
+use larder_model::{Fact, Prior};
 use std::os::unix::ffi::OsStrExt;
 
 fn witnessed(looked: Vec<(Vec<u8>, Looked)>) -> Result<VerifiedInputs, Refusal> {

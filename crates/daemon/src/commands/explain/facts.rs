@@ -1,8 +1,8 @@
 //! Describes in words what a record relies on and which outputs it has.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, OfHistory, OutputKind, Roots,
-    SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, INHERITED, Links, NamedFact, ObservationSet, OfHistory, OutputKind,
+    Roots, SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path,
 };
 
 use super::secret;
@@ -39,7 +39,7 @@ impl FactCounts {
                     Fact::Link(_) => &mut counts.links,
                     Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) => &mut counts.listings,
                     Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => &mut counts.times,
-                    Fact::Error { .. } | Fact::Other(_) => &mut counts.others,
+                    Fact::Error { .. } | Fact::Other(_) | Fact::Belongs { .. } => &mut counts.others,
                 } += 1;
             }
         }
@@ -67,6 +67,7 @@ pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
         HOST => Some("the output of uname"),
         SOCKETS => Some("the available kinds of sockets"),
         SIGNALS => Some("ignored signals and niceness"),
+        INHERITED => Some("limits, users and allowed processors"),
         name if looked_for_along_path(name).is_some() => Some("directories of PATH with programs that were looked for"),
         _ => None,
     }
@@ -130,10 +131,15 @@ fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
         Fact::Kinds(digest) => ("listing", format!(", names and kinds {}", secret::short(digest))),
         Fact::Mode(mode) => ("mode", format!(", {mode:o}")),
         Fact::Modified(ns) => ("modified", format!(", at {}", seconds(*ns))),
+        Fact::Belongs { owner, group, links } => {
+            let names = links.map_or_else(String::new, |links| format!(", names {links}"));
+            ("owner of", format!(", {owner}:{group}{names}"))
+        }
         Fact::Status(status) => {
-            let Status { mode, owner, group, links, modified_ns, .. } = status;
+            let Status { mode, owner, group, links, modified_ns, size_bytes, .. } = status;
             let at = seconds(*modified_ns);
-            ("status", format!(", modified at {at}, mode {mode:o}, owner {owner}:{group}, names {links}"))
+            let whose = format!("owner {owner}:{group}, names {links}");
+            ("status", format!(", modified at {at}, {size_bytes} bytes, mode {mode:o}, {whose}"))
         }
         Fact::Other(_) => ("special", String::new()),
     }
