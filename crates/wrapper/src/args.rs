@@ -6,6 +6,8 @@ use larder_compiler::is_masquerade_name;
 use larder_lookup::{Scope, ScopeError};
 use larder_model::path::file_name;
 
+use crate::build_script;
+
 /// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
 /// and options. For example, `larder -- stats` runs a tool named `stats`.
 pub(crate) const SUBCOMMANDS: &[&str] = &[
@@ -43,6 +45,8 @@ pub(crate) enum Args {
         /// The options of `larder run`, which accepts any command and not only compilers.
         any_command: Option<Scope>,
     },
+    /// A launcher of a build script, and the script's arguments.
+    BuildScript(Vec<Vec<u8>>),
     /// Wrong options of `larder run`.
     Wrong(ScopeError),
 }
@@ -60,6 +64,7 @@ pub(crate) fn parse(mut arguments: Vec<Vec<u8>>) -> Args {
     match first.as_slice() {
         b"--" if arguments.len() > 1 => tool(arguments.split_off(1), None),
         b"run" => parse_run(arguments),
+        build_script::OPTION if arguments.len() > 1 => Args::BuildScript(arguments.split_off(1)),
         b"" if arguments.is_empty() => Args::Subcommand(vec![b"help".to_vec()]),
         word if word.starts_with(b"-") || is_subcommand(word) => Args::Subcommand(arguments),
         _ => tool(arguments, None),
@@ -97,6 +102,7 @@ mod tests {
         let got = match parse(arguments) {
             Args::Subcommand(words) => format!("word: {}", text(words)),
             Args::Wrong(_) => "wrong".to_owned(),
+            Args::BuildScript(words) => format!("build script: {}", text(words)),
             Args::Tool { argv, masquerading, any_command } => {
                 format!(
                     "{}{}tool: {}",
@@ -123,6 +129,7 @@ mod tests {
         check("larder run", "word: help run");
         check("larder run --", "word: help run");
         check("larder --version", "word: --version");
+        check("larder --run-build-script /t/build-script-gcc", "build script: /t/build-script-gcc");
         check("larder --", "word: --");
         check("larder larder gcc", "tool: larder gcc");
         check("larder ./stats", "tool: ./stats");

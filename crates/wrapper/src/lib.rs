@@ -14,6 +14,7 @@
 //! - `recorder` stores what a run left, or hands it over to `larderd`;
 //! - `stats` counts and logs the outcome, `recording` adds it to the record of a build
 //!   (`larder record`);
+//! - `build_script` puts launchers in the place of cargo's build scripts (`rust_build_scripts`);
 //! - `suggest` suggests a subcommand that was mistyped.
 //!
 //! It links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is,
@@ -22,6 +23,7 @@
 #![cfg(target_os = "linux")]
 
 mod args;
+mod build_script;
 mod caller;
 mod commands;
 mod context;

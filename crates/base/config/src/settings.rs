@@ -86,6 +86,8 @@ defaults! {
     find_roots: bool = true,
     /// Rewrites debug information for another place if the result is exact.
     relocate_debug: bool = true,
+    /// Puts launchers in the place of cargo's build scripts, so that their runs are cached.
+    run_build_scripts: bool = false,
     /// Starts rustc with options that replace the paths of the checkout and of the target
     /// directory.
     remap_rust_paths: bool = false,
@@ -265,6 +267,8 @@ pub const SETTINGS: &[Setting] = settings! {
         "Public keys, separated by commas: only records signed by one of them are used.";
     "roots" "LARDER_ROOTS" user Roots() "auto"
         "Directories that differ between checkouts: /a:/b. none: do not search for others.";
+    "rust_build_scripts" "LARDER_RUST_BUILD_SCRIPTS" user Switch(run_build_scripts) "false"
+        "Also answer the runs of cargo's build scripts from the store.";
     "rust_paths" "LARDER_RUST_PATHS" project Word(remap_rust_paths, "exact", "remap") "exact"
         "With remap, rustc writes no path of the checkout, and all crates hit in each.";
     "tokens" "LARDER_TOKENS" user Switch(tokens) "true"

@@ -101,6 +101,7 @@ const SAMPLES: [(&str, &str, &str, &str); SETTINGS.len()] = [
     ("remote_sign_with", "'/k'", "/k", "/k"),
     ("remote_trust", KEY_IN_FILE, KEY, KEY),
     ("roots", "'/a:/b'", "auto:/a:/b", "auto:/a:/b"),
+    ("rust_build_scripts", "true", "on", "true"),
     ("rust_paths", "'remap'", "Remap", "remap"),
     ("tokens", "false", "off", "false"),
     ("tokens_file", "'/t'", "/t", "/t"),

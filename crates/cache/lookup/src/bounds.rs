@@ -34,7 +34,9 @@ impl Bounds for Request {
             return true;
         }
         if self.scope.may_write(path, &self.action.cwd) {
-            return leads_nowhere_else(directory);
+            // A directory that the result is about to make is still missing.
+            let is_real = || real_directory(directory).is_some_and(|real| real == as_path(directory));
+            return leads_nowhere_else(directory) || is_real();
         }
         let above = own.into_iter().chain(self.named_paths().map(<[u8]>::to_vec)).filter(|own| own != b"/");
         let above: Vec<Vec<u8>> = above.collect();

@@ -54,7 +54,7 @@ pub use observer::{
 pub use place::{Place, RootRules};
 pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};
 pub use roots::named_root;
-pub use rust::remapped;
+pub use rust::{is_in_target_directory, remapped};
 pub use scope::{Scope, ScopeError};
 pub use search_path::{is_searched, left_out, searched_by_compilers};
 pub use tool::{Ourselves, Tool, find};

@@ -56,6 +56,8 @@ pub struct Request {
     pub watches_terminal: bool,
     /// The options of `larder run`.
     pub scope: Scope,
+    /// True if the tool is a build script of cargo.
+    pub is_build_script: bool,
 }
 
 /// Standard input, as far as it is part of the key.
@@ -189,6 +191,18 @@ impl Request {
         Request::of_family(family, tool, argv, place, stat_cache)
     }
 
+    /// Makes a request of a build script of cargo. It belongs to no family of tools, whatever its name
+    /// is. For example, cargo calls the build script `gcc.rs` by the name `build-script-gcc`.
+    pub fn of_build_script(
+        tool: Tool,
+        argv: Vec<Vec<u8>>,
+        place: &Place,
+        stat_cache: &StatCache,
+    ) -> Result<Request, Bypass> {
+        let request = Request::of_family(Family::Command, tool, argv, place, stat_cache)?;
+        Ok(Request { is_build_script: true, ..request })
+    }
+
     fn of_family(
         family: Family,
         tool: Tool,
@@ -255,6 +269,7 @@ impl Request {
             is_kept_from_terminal,
             watches_terminal,
             scope,
+            is_build_script: false,
         })
     }
 

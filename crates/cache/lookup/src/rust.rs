@@ -73,6 +73,11 @@ pub(crate) fn roots(rust: &Rust, place: &Place) -> Roots {
     Roots::new(top.into_iter().chain(remapped).filter(|path| is_plain(path)))
 }
 
+/// Returns true if the path is in a target directory of cargo.
+pub fn is_in_target_directory(path: &[u8]) -> bool {
+    target_directory(path).is_some()
+}
+
 fn target_directory(out_dir: &[u8]) -> Option<&[u8]> {
     let mut level = out_dir;
     for _ in 0..LEVELS_MAX {

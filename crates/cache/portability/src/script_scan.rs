@@ -238,7 +238,7 @@ impl ScriptScan {
         }
         match whole(path) {
             // Words in a program, an object or an archive of objects are not a script's.
-            Some(bytes) if is_machine_code(&bytes) => {}
+            Some(bytes) if is_machine_code(&bytes) || is_metadata_of_crate(&bytes) => {}
             // Nor are words that compressed data contain by chance, such as `$$`. What is packed
             // counts if it is unpacked: see `unpacked_and_gone`.
             Some(bytes) if is_compressed(&bytes) => {
@@ -265,6 +265,12 @@ impl ScriptScan {
 /// Returns true for a program, an object file or an archive of objects.
 fn is_machine_code(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n")
+}
+
+/// Returns true for a file `libx.rmeta` of rustc. A nested wrapper that answers a compile reports that
+/// it read such files.
+fn is_metadata_of_crate(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"rust\0\0\0")
 }
 
 /// Returns true if a text or object that a compiler read mentions a way to read process ids.

@@ -3,6 +3,7 @@
 //! procedural macros, which run in rustc's process and may do anything.
 #![cfg(target_os = "linux")]
 
+mod build_scripts;
 mod proxy;
 mod remapped;
 mod searched;

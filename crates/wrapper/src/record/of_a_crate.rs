@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use larder_compiler::{Family, rust, rust_paths};
+use larder_lookup::is_in_target_directory;
 use larder_model::Looked;
 use larder_model::path::{file_name, parent};
 use larder_observe::Folded;
@@ -30,12 +31,15 @@ impl Run<'_> {
     }
 
     /// Narrows what the loader looks at. cargo puts directories of the target directory into
-    /// `LD_LIBRARY_PATH`, also for build scripts, and crates appear there all the time. Only the
-    /// libraries that the loader found elsewhere matter: none of their names may appear there.
+    /// `LD_LIBRARY_PATH`, for rustc, build scripts and the compilers that these start. Crates appear
+    /// there all the time. Only the libraries that the loader found elsewhere matter: none of their
+    /// names may appear there.
     pub(super) fn name_what_the_loader_looks_for(&self, looks: &mut Vec<(Vec<u8>, Looked)>) {
         let searched = self.searched_for_crates();
         let is_cargos = |path: &Vec<u8>| {
-            let is_of_crates = searched.contains(path) || !self.request.roots.is_outside(path);
+            let is_of_crates = searched.contains(path)
+                || self.request.family == Family::Rustc && !self.request.roots.is_outside(path)
+                || is_in_target_directory(path);
             is_of_crates && file_name(path) != b"glibc-hwcaps"
         };
         let (listed, others): (Vec<_>, Vec<_>) =

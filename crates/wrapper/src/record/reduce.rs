@@ -141,9 +141,7 @@ impl Run<'_> {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
         let mut looks = loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd);
-        if self.request.family == Family::Rustc {
-            self.name_what_the_loader_looks_for(&mut looks);
-        }
+        self.name_what_the_loader_looks_for(&mut looks);
         seen.looked.extend(looks);
         self.add_search_paths(scripts, seen);
         Ok(())
@@ -238,6 +236,9 @@ impl Run<'_> {
         let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
         let mut usual = habit(program, told);
         usual.asks_sizes = named.sizes;
+        // As for a procedural macro: `HashMap` draws random numbers, and mostly they reach no result.
+        usual.draws_are_compared |=
+            self.request.is_build_script && program == file_name(&self.request.action.tool_path);
         if scripts.is_without_status(program) {
             usual.times = Times::Blind;
         }

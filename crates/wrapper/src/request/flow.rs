@@ -23,6 +23,7 @@ use larder_store::{Effort, ManifestFile, Turn};
 
 use super::by_text;
 use super::miss::{self, RunEnd, RunReason};
+use crate::build_script;
 use crate::caller::caller;
 use crate::fetch::{self, Fetched, fetch};
 use crate::hit::{self, NotPlaced};
@@ -214,6 +215,9 @@ fn place(
         Ok(code) => code,
         Err(why) => return why,
     };
+    if code == 0 {
+        build_script::launch_by_larder(cx);
+    }
     context.phase("place");
     if let Some((before, set)) = &told {
         parent_run::answered(&context.place, request, set, result, before);

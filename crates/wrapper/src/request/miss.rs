@@ -13,6 +13,7 @@ use larder_spawn::{Command, Finished, Token};
 use larder_store::Turn;
 use larder_sys::{ChildEnd, Rival, TerminalWatch};
 
+use crate::build_script;
 use crate::caller::caller;
 use crate::fetch::{Fetched, Race, note_recorded};
 use crate::record::{NotRecorded, Recorded, Run, keep_within_limit};
@@ -127,6 +128,9 @@ pub(super) fn run(
         used_terminal,
     };
     conclude(cx, &run, &observed_run, trouble, verify.as_ref(), turn, token);
+    if observed_run.observed.finished.end == ChildEnd::Exited(0) {
+        build_script::launch_by_larder(cx);
+    }
     RunEnd::Code(leave(observed_run.observed.finished))
 }
 

@@ -7,7 +7,7 @@ mod by_text;
 mod flow;
 mod miss;
 
-use larder_lookup::{Ourselves, Request, Scope, ScopeError, Tool, find, remapped};
+use larder_lookup::{Ourselves, Place, Request, Scope, ScopeError, Tool, find, remapped};
 use larder_model::path::file_name;
 use larder_model::{Bypass, Fallback, Outcome};
 use larder_spawn::Command;
@@ -21,7 +21,7 @@ use crate::run::start::{NOT_EXECUTABLE, NOT_FOUND, start};
 use crate::run::{job_slot, parent_run};
 use crate::say::say;
 use crate::stats::{By, report};
-use crate::{commands, suggest, warn};
+use crate::{build_script, commands, suggest, warn};
 
 /// The exit code for wrong options.
 const USAGE: i32 = 2;
@@ -32,20 +32,76 @@ pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
             commands::report_question(&words);
             commands::answer(words)
         }
-        Args::Tool { argv, masquerading, any_command } => wrap(argv, masquerading, any_command),
+        Args::Tool { argv, any_command: Some(scope), .. } => wrap(argv, Called::ByRun(scope)),
+        Args::Tool { argv, masquerading: true, .. } => wrap(argv, Called::Masquerading),
+        Args::Tool { argv, .. } => wrap(argv, Called::Named),
+        Args::BuildScript(argv) => run_build_script(argv),
         Args::Wrong(wrong) => not_an_option(&wrong),
     }
 }
 
-fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i32 {
-    let Some(mut context) = Context::read(parent_run::find) else { return without_context(argv) };
-    let request = if any_command.is_some() { Request::of_any_command } else { Request::new };
-    context.is_asked_by_a_person = any_command.is_some()
+/// Makes a request of a command line.
+type MakeRequest = fn(Tool, Vec<Vec<u8>>, &Place, &StatCache) -> Result<Request, Bypass>;
+
+/// How larder was called for a tool.
+enum Called {
+    /// By the name of the tool, as in `larder gcc`.
+    Named,
+    /// Under the name of the tool, through a link.
+    Masquerading,
+    /// By `larder run` with these options.
+    ByRun(Scope),
+    /// By the launcher of a build script, which is this program.
+    ByLauncher(Vec<u8>),
+}
+
+/// Runs the build script whose launcher is `argv[0]`.
+fn run_build_script(argv: Vec<Vec<u8>>) -> i32 {
+    let launcher = String::from_utf8_lossy(&argv[0]).into_owned();
+    match build_script::program_of(&argv[0]) {
+        Ok(program) if larder_sys::stat(&program).is_ok() => wrap(argv, Called::ByLauncher(program)),
+        Ok(program) => {
+            let program = String::from_utf8_lossy(&program);
+            say(&format!("{program}: is missing, and {launcher} would start it; run `cargo clean` and build again"));
+            NOT_FOUND
+        }
+        Err(error) => {
+            say(&format!("{launcher}: {error}"));
+            NOT_EXECUTABLE
+        }
+    }
+}
+
+fn wrap(argv: Vec<Vec<u8>>, called: Called) -> i32 {
+    let Some(mut context) = Context::read(parent_run::find) else {
+        return match called {
+            Called::ByLauncher(program) => start(&Command::new(program, argv, environment_block())),
+            _ => without_context(argv),
+        };
+    };
+    context.is_asked_by_a_person = matches!(called, Called::ByRun(_))
         && !context.loaded.settings.quiet
         && !parent_run::is_around()
         && context.place.destinations.stderr.is_some();
-    context.place.scope = any_command.unwrap_or_default();
-    let name = if masquerading { file_name(&argv[0]).to_vec() } else { argv[0].clone() };
+    let masquerading = matches!(called, Called::Masquerading);
+    let (request, name): (MakeRequest, Vec<u8>) = match called {
+        Called::Named => (Request::new, argv[0].clone()),
+        Called::Masquerading => (Request::new, file_name(&argv[0]).to_vec()),
+        Called::ByRun(scope) => {
+            context.place.scope = scope;
+            (Request::of_any_command, argv[0].clone())
+        }
+        Called::ByLauncher(program) => {
+            let settings = &context.loaded.settings;
+            // A run that contains this one observes the program itself.
+            if !settings.run_build_scripts || settings.disable || parent_run::is_around() {
+                parent_run::reads(&argv[0]);
+                return start(&Command::new(program, argv, context.place.environment_block()));
+            }
+            context.place.scope.outputs.extend(context.place.variable(b"OUT_DIR").map(<[u8]>::to_vec));
+            (Request::of_build_script, program)
+        }
+    };
     let path = context.place.variable(b"PATH");
     let Some(tool) = find(&name, path, &context.ourselves, masquerading) else {
         return not_a_tool(&context, argv, &name, masquerading);

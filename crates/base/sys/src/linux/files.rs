@@ -58,6 +58,8 @@ pub fn stat(path: &[u8]) -> io::Result<Stat> {
 /// directory for the process.
 pub fn own_program() -> io::Result<(Vec<u8>, Stat)> {
     const PROC: &[u8] = b"/proc/self/exe";
+    // A smaller file is a script that names the program after `#!`.
+    const PROGRAM_BYTES_MIN: u64 = 64 << 10;
     // SAFETY: the call only reads the auxiliary vector. The kernel's string lives as long as the
     // process.
     let name = unsafe {
@@ -68,6 +70,7 @@ pub fn own_program() -> io::Result<(Vec<u8>, Stat)> {
     if is_path
         && let Ok(found) = lstat(name)
         && found.kind == FileType::File
+        && found.size_bytes >= PROGRAM_BYTES_MIN
     {
         return Ok((name.to_vec(), found));
     }

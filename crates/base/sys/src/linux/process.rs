@@ -570,10 +570,10 @@ fn is_inherited(fd: RawFd) -> bool {
 /// Returns true if this process inherited a descriptor from 3 to 9. A script can name these by one
 /// digit, and programs that it executes inherit them. Higher ones are usually leaks.
 ///
-/// `/dev/null` does not count. Neither do the pipes of a job server that `MAKEFLAGS` names, because
-/// their content only decides when something runs.
+/// `/dev/null` does not count. Neither do the pipes of a job server that `MAKEFLAGS` or
+/// `CARGO_MAKEFLAGS` names, because their content only decides when something runs.
 pub fn more_descriptors_are_open() -> bool {
-    let flags = std::env::var("MAKEFLAGS").unwrap_or_default();
+    let flags = ["MAKEFLAGS", "CARGO_MAKEFLAGS"].map(|name| std::env::var(name).unwrap_or_default()).join(" ");
     let served = |fd: i32| {
         let auth = flags.split(' ').filter_map(|word| word.split_once("-auth=").or(word.split_once("-fds=")));
         auth.flat_map(|(_, fds)| fds.split(',')).any(|number| number.parse() == Ok(fd))
