@@ -190,6 +190,7 @@ impl Run<'_> {
             // used in a third. That shows which paths above the root move with the place.
             recorded_above: if is_command { self.request.roots.outermost(&self.request.action.cwd) } else { None },
             only_once_counts: self.request.family == Family::Gcc && self.request.invocation.compiles(),
+            one_file_counts: is_command,
             stat_cache: self.stat_cache,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,

@@ -56,6 +56,8 @@ pub struct InputVerifier<'a> {
     pub recorded_above: Option<usize>,
     /// Equal content of two files counts only if gcc may read each content once.
     pub only_once_counts: bool,
+    /// True if a program may notice that two paths are one file without reading it, as `cp` does.
+    pub one_file_counts: bool,
     /// Special forms in which files are compared between places.
     pub forms: Forms<'a>,
     /// The stat cache.
@@ -91,6 +93,8 @@ struct Walk<'a> {
     absent: Set<Vec<u8>>,
     /// The files that were read, by content.
     sources: Map<Digest, Vec<Source>>,
+    /// The first path of each file with several hard links.
+    linked: Map<(u64, u64), Vec<u8>>,
     scan: Scan<'a>,
     set: VerifiedInputs,
     /// Names that the run added or removed, and whether each was there before.
@@ -145,6 +149,7 @@ impl InputVerifier<'_> {
             missing: Map::default(),
             absent: Set::default(),
             sources: Map::default(),
+            linked: Map::default(),
             scan: Scan::new(self.roots, self.stat_cache, self.forms),
             set: VerifiedInputs::default(),
             names: &seen.names,
@@ -239,6 +244,7 @@ impl Walk<'_> {
                 if looked.content {
                     self.note_source(path, found, &fact);
                 }
+                self.note_linked(path, found);
                 self.fact(directory, name, fact);
             }
             FileType::Directory => {

@@ -15,6 +15,7 @@ fn witnessed_all(seen: &Seen) -> Result<VerifiedInputs, Refusal> {
         roots: &roots,
         recorded_above: None,
         only_once_counts: false,
+        one_file_counts: false,
         forms: Forms::plain(Words { names_files: |_| false, compares_dates: |_| false }),
         stat_cache: &stat_cache,
         started_ns: i64::MAX,

@@ -1,5 +1,6 @@
 //! Pairs of files with equal content. gcc reads such a pair once if the first has `#pragma once` or
-//! was included by `#import`, and both have one mtime. clang does so if both are one file.
+//! was included by `#import`, and both have one mtime. clang does so if both are one file. Programs
+//! such as `cp` also notice that two paths are one file without reading it.
 //!
 //! Unaware of: what the files are for.
 
@@ -21,6 +22,18 @@ impl Walk<'_> {
             if !sources.iter().any(|known| known.path == source.path) {
                 sources.push(source);
             }
+        }
+    }
+
+    /// Notes that a file is another one as well, by another hard link.
+    pub(super) fn note_linked(&mut self, path: &[u8], found: &Stat) {
+        if !self.witness.one_file_counts || found.links < 2 {
+            return;
+        }
+        let path = self.witness.roots.encoded_path(path);
+        let first = self.linked.entry(found.file_id()).or_insert_with(|| path.clone());
+        if *first != path {
+            self.set.twins.push(([first.clone(), path], true, true));
         }
     }
 
@@ -53,6 +66,7 @@ impl Walk<'_> {
             }
         }
         self.set.twins.sort();
+        self.set.twins.dedup();
     }
 }
 
