@@ -100,7 +100,8 @@ else
 fi
 
 begin bzip2 'The Debian package' 'Installed, used, upgraded to the same version, removed.'
-inside 'sh /packages/install.sh --uninstall >/dev/null'
+inside '! [ -d ~/hello ] || (cd ~/hello && larder init --undo >/dev/null)
+    sh /packages/install.sh --uninstall >/dev/null'
 package=$(cd "$packages" && echo larder_*_"$(dpkg --print-architecture)".deb)
 path=${path#"$larder_path:"}
 typed "dpkg --install /packages/$package"
