@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use larder_compiler::Family;
-use larder_lookup::{Abilities, choose_observer, kind, subject};
+use larder_compiler::{Family, rust};
+use larder_lookup::{Abilities, Request, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
 use larder_observe::{Observed, RunModel};
 use larder_spawn::{Command, Finished, Token};
@@ -89,7 +89,7 @@ pub(super) fn run(
     let command = job_slot::as_set(&context.loaded.settings, request.family, &request.command, &mut token);
     let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
     let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
-    let started_ns = larder_sys::now_coarse_ns();
+    let started_ns = after_dependencies(request);
     let began = Instant::now();
     let (observed_run, used_terminal) = match observe(cx, strategy, &command, &trust, rival(&mut race)) {
         Ok(observed) => observed,
@@ -132,6 +132,24 @@ pub(super) fn run(
         build_script::launch_by_larder(cx);
     }
     RunEnd::Code(leave(observed_run.observed.finished))
+}
+
+/// Returns the time by the clock of file times. If it is that of a crate which this one depends on,
+/// waits until the clock advances: cargo starts rustc at once when the crates that it needs are
+/// there, and an input as new as the run is refused where file times are coarse, as in a container.
+fn after_dependencies(request: &Request) -> i64 {
+    const TICK_MAX: Duration = Duration::from_millis(10);
+    let dependencies = match request.family {
+        Family::Rustc => rust(&request.action.argv[1..]).externs,
+        _ => Vec::new(),
+    };
+    let changed_ns = |path: &[u8]| larder_sys::stat(&request.absolute(path)).ok().map(|stat| stat.changed_ns);
+    let newest_ns = dependencies.into_iter().filter_map(changed_ns).max().unwrap_or(0);
+    let began = Instant::now();
+    while newest_ns >= larder_sys::now_coarse_ns() && began.elapsed() < TICK_MAX {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    larder_sys::now_coarse_ns()
 }
 
 /// Chooses how to observe the tool.
