@@ -4,13 +4,16 @@
 //!   is compiled once.
 //! - cargo starts the compile of a crate when the metadata of those that it needs is there. Their
 //!   compiles still run.
+//! - It starts a program when its crates are there, maybe within one tick of the clock of file times.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::{Macros, RUNS_MAX, outcomes, same};
+use larder_testkit::{Place, can_mount, larder, probe_skip};
+
+use super::{Macros, RUNS_MAX, outcomes, rustc, same};
 
 #[test]
 fn a_crate_is_compiled_once() {
@@ -107,4 +110,29 @@ fn metadata_that_is_written_again_may_have_changed() {
     };
     let Some(outcomes) = outcomes_after(&write) else { return };
     assert_eq!(outcomes, ["not recorded", "miss"]);
+}
+
+#[test]
+fn a_crate_that_was_just_made_where_times_are_coarse() {
+    let Some(rustc) = rustc() else { return };
+    probe_skip!(can_mount(), "nothing can be mounted here");
+    let place = Place::new();
+    place.put("low/d.rs", "pub fn v() -> u8 { 1 }\n");
+    place.put("low/x.rs", "fn main() { println!(\"{}\", d::v()) }\n");
+    place.settle();
+    let larder = larder().display().to_string();
+    // Times of files on overlayfs are those of the clock's ticks, and rustc has linked the crate a moment
+    // ago.
+    let build = format!(
+        "cd m && rm -f libd.rlib x && {larder} {rustc} --crate-type=rlib d.rs && exec {larder} {rustc} --extern=d=libd.rlib x.rs"
+    );
+    let mount = "mkdir -p up work m && mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work m";
+    let alone = |line: &str| place.run(&["unshare", "--mount", "sh", "-c", line]);
+    probe_skip!(alone(mount).run().code == Some(0), "overlayfs cannot be mounted here");
+    let line = format!("{mount} && for i in $(seq {RUNS_MAX}); do ({build}) || exit; done");
+    let log = place.path("log");
+    alone(&line).env("LARDER_LOG", &log).run().ends(0);
+    let text = fs::read_to_string(&log).expect("reads");
+    let last = text.lines().rfind(|line| line.contains("x.rs")).expect("was compiled");
+    assert!(last.contains(" hit: "), "{text}");
 }
