@@ -35,7 +35,7 @@ use crate::run::parent_run;
 /// The option with which a launcher starts larder. The path of the launcher follows.
 pub(crate) const OPTION: &[u8] = b"--run-build-script";
 
-/// What the second name of the program ends with.
+/// The ending of the second name of the program.
 const ENDING: &[u8] = b".larder";
 /// The line of a launcher that names the program.
 const NAMES: &[u8] = b"\nprogram: ";

@@ -96,6 +96,7 @@ impl<'a> Fact<'a> {
     /// The operation of an error from a use of the path as a directory. Links are followed. The error
     /// is `ENOTDIR`: it is something else.
     pub const IS_DIRECTORY: u8 = 3;
+
     /// More than one, in [`Fact::Belongs`].
     pub const SEVERAL: u32 = u32::MAX;
 

@@ -75,7 +75,7 @@ pub struct Looked {
     pub absent: bool,
     /// The program may refuse it if it belongs to another user. Links are not followed.
     pub owner: bool,
-    /// Whether its owner counts otherwise.
+    /// How far its owner, and its number of hard links, count for another reason.
     pub belongs: Belongs,
     /// Another error: the operation and the errno, as in [`crate::Fact::Error`].
     pub failed: Option<(u8, u32)>,

@@ -23,7 +23,7 @@ struct Package {
     words: Vec<String>,
 }
 
-/// What a build leaves: how cargo ended, and what each run of a build script left.
+/// Holds how cargo ended, and the files that each run of a build script left.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     ran: Ran,

@@ -1,4 +1,4 @@
-//! What the password database says of the user.
+//! Looks up the user in the password database.
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;

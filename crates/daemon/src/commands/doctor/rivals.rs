@@ -95,9 +95,9 @@ fn cmake(around: &Surroundings) -> Vec<Check> {
     let of_cache = |directory: PathBuf| {
         let file = directory.join("CMakeCache.txt");
         let text = project_text(&file);
-        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-        let (_, value) = lines.find(|(name, value)| is_launcher(name) && cache_in(after_type(value)).is_some())?;
-        let cache = cache_in(after_type(value))?;
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let mut launchers = lines.filter(|(name, _)| is_launcher(name));
+        let cache = launchers.find_map(|(_, value)| cache_in(after_type(value)))?;
         Some(format!(
             "{} calls {cache}: configure again with -DCMAKE_C_COMPILER_LAUNCHER=larder and the same for CXX",
             file.display()
