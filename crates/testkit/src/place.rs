@@ -165,6 +165,19 @@ impl Place {
         self.word(&[&["image"], words].concat())
     }
 
+    /// Returns a command that runs a line of shell in a mount namespace of its own, in an overlay of
+    /// `work/low`. Its file times are those of the clock's ticks. Returns `None`, and prints that the
+    /// test is skipped, if overlayfs cannot be mounted here.
+    pub fn in_overlay(&self, line: &str) -> Option<Run> {
+        let mount = "mkdir -p low up upwork m && mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=upwork m";
+        let alone = |line: String| self.run(&["unshare", "--mount", "sh", "-c", &line]);
+        if alone(mount.to_owned()).run().code != Some(0) {
+            eprintln!("skipped: overlayfs cannot be mounted here");
+            return None;
+        }
+        Some(alone(format!("{mount} && cd m && {line}")))
+    }
+
     /// Gives a command the tools of Rust, which are in the real home directory, where rustup must
     /// find them.
     pub fn with_cargo(&self, run: Run) -> Run {

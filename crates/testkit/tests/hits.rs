@@ -1,7 +1,7 @@
 //! Which commands hit, miss or are bypassed. The result must be that of the tool in each case.
 #![cfg(target_os = "linux")]
 
-use larder_testkit::{Place, has, probe_skip};
+use larder_testkit::{Place, has, larder, probe_skip};
 
 const SOURCE: &str =
     "#include <stdio.h>\n#include \"x.h\"\nint f(int a) { int unused; printf(\"%d\", a); return a + X; }\n";
@@ -234,6 +234,27 @@ fn a_header_that_appears_earlier_on_the_path_is_seen() {
         }
         place.check(&argv, &[*expect, "hit"]);
     }
+}
+
+/// `configure` compiles a source that it wrote a moment ago, and a build links what it compiled a
+/// moment ago. On overlayfs both have the time of the same tick as the command.
+#[test]
+fn inputs_as_new_as_the_command_where_times_are_coarse() {
+    const TIMES: usize = 8;
+    let place = Place::new();
+    let larder = larder().display().to_string();
+    let configure = format!(
+        "echo \"int main(void) {{ return $i; }}\" > c.c && {larder} gcc -c c.c && {larder} ar rcsD c.a c.o && \
+         {larder} gcc c.a -o c && echo $i > t && {larder} run -- tail -n 1 t"
+    );
+    let Some(run) = place.in_overlay(&format!("for i in $(seq {TIMES}); do {configure} || exit; done")) else { return };
+    let log = place.path("log");
+    run.env("LARDER_LOG", &log).run().ends(0);
+    let text = std::fs::read_to_string(&log).expect("reads");
+    // The first run of each tool shows whether it can be observed.
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert!(count(" · recorded") >= 4 * (TIMES - 1), "{text}");
+    assert_eq!(count("as new as the run"), 0, "{text}");
 }
 
 #[test]

@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use larder_compiler::{Family, rust};
+use larder_compiler::Family;
 use larder_lookup::{Abilities, Request, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
 use larder_observe::{Observed, RunModel};
 use larder_spawn::{Command, Finished, Token};
-use larder_store::Turn;
-use larder_sys::{ChildEnd, Rival, TerminalWatch};
+use larder_store::{StatCache, Turn};
+use larder_sys::{ChildEnd, Opening, Rival, Stat, TerminalWatch, Trust};
 
 use crate::build_script;
 use crate::caller::caller;
@@ -89,7 +89,7 @@ pub(super) fn run(
     let command = job_slot::as_set(&context.loaded.settings, request.family, &request.command, &mut token);
     let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
     let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
-    let started_ns = after_dependencies(request);
+    let started_ns = after_inputs(request, stat_cache);
     let began = Instant::now();
     let (observed_run, used_terminal) = match observe(cx, strategy, &command, &trust, rival(&mut race)) {
         Ok(observed) => observed,
@@ -134,22 +134,43 @@ pub(super) fn run(
     RunEnd::Code(leave(observed_run.observed.finished))
 }
 
-/// Returns the time by the clock of file times. If it is that of a crate which this one depends on,
-/// waits until the clock advances: cargo starts rustc at once when the crates that it needs are
-/// there, and an input as new as the run is refused where file times are coarse, as in a container.
-fn after_dependencies(request: &Request) -> i64 {
+/// Waits until the clock of file times is past the times of the inputs that are known by now, and
+/// returns its time. An input as new as the run is refused where file times are coarse: in a
+/// container, which has overlayfs, and before Linux 6.13. But `configure` compiles each test as soon as
+/// it is written, and cargo starts rustc as soon as the crates that it needs are there.
+///
+/// The known inputs are the files that the command line names. A whole command may read any file in
+/// its working directory.
+fn after_inputs(request: &Request, stat_cache: &StatCache) -> i64 {
     const TICK_MAX: Duration = Duration::from_millis(10);
-    let dependencies = match request.family {
-        Family::Rustc => rust(&request.action.argv[1..]).externs,
-        _ => Vec::new(),
+    let now_ns = larder_sys::now_coarse_ns();
+    let is_coarse = |path: &[u8], stat: &Stat| {
+        let ask = || larder_sys::open(path, Opening::Read).and_then(larder_sys::file_trust).unwrap_or(Trust::NONE);
+        !stat_cache.times_are_exact(stat, ask)
     };
-    let changed_ns = |path: &[u8]| larder_sys::stat(&request.absolute(path)).ok().map(|stat| stat.changed_ns);
-    let newest_ns = dependencies.into_iter().filter_map(changed_ns).max().unwrap_or(0);
+    let is_as_new = |path: &[u8]| {
+        let path = request.absolute(path);
+        let stat = larder_sys::stat(&path).ok().filter(|stat| stat.changed_ns >= now_ns);
+        stat.is_some_and(|stat| is_coarse(&path, &stat))
+    };
+    let cwd = &request.action.cwd;
+    let must_wait = match request.family {
+        Family::Command => larder_sys::stat(cwd).is_ok_and(|stat| is_coarse(cwd, &stat)),
+        _ => request.action.argv[1..].iter().filter_map(|word| path_in(word)).any(is_as_new),
+    };
     let began = Instant::now();
-    while newest_ns >= larder_sys::now_coarse_ns() && began.elapsed() < TICK_MAX {
-        std::thread::sleep(Duration::from_millis(1));
+    while must_wait && larder_sys::now_coarse_ns() == now_ns && began.elapsed() < TICK_MAX {
+        std::thread::sleep(Duration::from_micros(500));
     }
     larder_sys::now_coarse_ns()
+}
+
+/// Returns the part of a word of a command line that may be a path, as in `x.c`, `@file` and
+/// `--extern=a=liba.rlib`.
+fn path_in(word: &[u8]) -> Option<&[u8]> {
+    let behind_equals = word.iter().rposition(|&byte| byte == b'=').map(|at| &word[at + 1..]);
+    let whole = word.strip_prefix(b"@").unwrap_or(word);
+    behind_equals.or(Some(whole).filter(|word| !word.starts_with(b"-")))
 }
 
 /// Chooses how to observe the tool.
