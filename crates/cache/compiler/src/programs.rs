@@ -186,6 +186,12 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
         || family.is_some_and(Family::is_gcc_or_clang)
 }
 
+/// Returns true for the parts of a compiler that never compare mtimes: rustc, assemblers, linkers and
+/// the other tools for object files. gcc and clang do if a pragma says so.
+pub fn compares_no_dates(program: &[u8]) -> bool {
+    is_rustc(program) || family_of(program) == Some(Family::Binutils) && table::rule(program) != Rule::Archiver
+}
+
 /// Returns true if the program with this file name uses a search path such as `PATH` only if a text
 /// of the command names it, if the program asks libc for it, or to find a program by `PATH`.
 ///

@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES,
     Language, MEMORY_WORDS, Named, OWN_MEMORY_WORDS, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS,
-    SHELL_TIME_WORDS, Signs, TIME_WORDS, compiled_names_other_processes, computes_search_paths, draws_numbers,
-    holds_own_process, is_build_tool, is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell,
-    is_standard_library, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    SHELL_TIME_WORDS, Signs, TIME_WORDS, compares_no_dates, compiled_names_other_processes, computes_search_paths,
+    draws_numbers, holds_own_process, is_build_tool, is_compiler_part, is_left_out, is_makefile, is_search_path,
+    is_shell, is_standard_library, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
     names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl, names_zsh_clocks, own_process,
     runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
@@ -67,17 +67,18 @@ impl ScriptScan {
     pub fn of(command: &CommandFacts, run: &RunModel) -> ScriptScan {
         let mut found = ScriptScan::default();
         let read = texts(run);
-        let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler)).map(|(path, _)| path);
         if command.family.is_gcc_or_clang() {
-            found.compiled = compiled.cloned().collect();
+            let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
+            found.compiled = compiled.map(|(path, _)| path.clone()).collect();
             return found;
         }
         // A compiler by itself never writes a process id into its output that was not in its input.
         let may_be_run = command.family == Family::Command;
-        for path in compiled {
-            let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
+        for (path, by) in read.iter().filter(|(_, by)| by.iter().any(Reader::compiles)) {
+            let dates = by.contains(&Reader::Compiler) && !found.named.dates_compared;
+            let processes = may_be_run && !found.compiled_name_processes;
             if !dates && !processes {
-                break;
+                continue;
             }
             let text = whole(path);
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| compares_dates(text));
@@ -222,7 +223,7 @@ impl ScriptScan {
     fn add(&mut self, named: Named, by: &[Reader]) {
         for reader in by {
             match reader {
-                Reader::Compiler => {}
+                Reader::Compiler | Reader::Linker => {}
                 Reader::Build | Reader::Other => self.named = self.named | named,
                 Reader::Script(language) => {
                     let own = &mut self.own[*language as usize];
@@ -233,7 +234,7 @@ impl ScriptScan {
     }
 
     fn search_file(&mut self, path: &[u8], by: &[Reader]) {
-        if by == [Reader::Compiler] {
+        if by.iter().all(Reader::compiles) {
             return;
         }
         match whole(path) {
@@ -314,13 +315,22 @@ fn processes(run: &RunModel, any: bool) -> HashSet<u32> {
 /// The kind of program that reads a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
+    /// It may compare mtimes because of a pragma in a text.
     Compiler,
+    /// A linker, an assembler or rustc. No text makes it compare mtimes.
+    Linker,
     /// An interpreter of one language.
     Script(Language),
     /// A build tool. It passes lines to shells after replacing `$$` by `$`.
     Build,
     /// A shell, or a program that may pass what it reads to one.
     Other,
+}
+
+impl Reader {
+    fn compiles(&self) -> bool {
+        matches!(self, Reader::Compiler | Reader::Linker)
+    }
 }
 
 fn is_meson(kept: &[u8]) -> bool {
@@ -338,6 +348,7 @@ fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
             }
             let program = file_name(running.program);
             let reader = match Language::of(program) {
+                _ if compares_no_dates(program) => Reader::Linker,
                 _ if is_compiler_part(program) => Reader::Compiler,
                 // Meson's language has no clock and no order that depends on a seed.
                 Some(Language::Python) if is_meson(running.arguments) => Reader::Compiler,
