@@ -37,9 +37,6 @@ pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
 pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     let mut words = larder_words(place)?;
     words.push(if full { "--full" } else { "--quick" }.to_owned());
-    // The tests run at the same time.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    words.extend(["--jobs".to_owned(), processors.to_string()]);
     anyhow::ensure!(suite(place, &words)?, "the torture suite failed; the failures are listed above");
     if let Err(error) = setup::for_translated_messages() {
         anyhow::ensure!(!skips::is_ci(), "the torture suite cannot run with translated messages: {error:#}");

@@ -26,9 +26,10 @@ pub(crate) enum StoredContent {
     Blob(Blob, Option<Vec<u8>>),
 }
 
-/// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
-/// read and verified again.
-const ROOM_BYTES: u64 = 2 << 20;
+/// The bytes of blobs that stay in memory, in total. They are searched later, for a program of Rust
+/// six times, and would have to be read and verified again each time. The tool has ended by now, and
+/// had more in memory.
+const ROOM_BYTES: u64 = 64 << 20;
 
 /// Says what was at a path when the run ended.
 pub(crate) enum StoredKind {
