@@ -22,7 +22,7 @@ const AGE: Duration = Duration::from_secs(3600);
 const SETTLE: Duration = Duration::from_millis(30);
 
 /// The directory of a store that has its files, after the version of the formats.
-pub const STORE_VERSION: &str = "v17";
+pub const STORE_VERSION: &str = "v18";
 
 /// Sets the permissions of a file or directory.
 pub fn set_mode(path: &Path, mode: u32) {

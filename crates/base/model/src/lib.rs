@@ -59,8 +59,8 @@ pub use looked::{
 };
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, Links, NamedFact,
-    ObservationSet, OfHistory, SIGNALS, SOCKETS, SetReader, Twins, UMASK, Unread, found_along_path,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, JOB_VARIABLES,
+    Links, NamedFact, ObservationSet, OfHistory, SIGNALS, SOCKETS, SetReader, Twins, UMASK, Unread, found_along_path,
     looked_for_along_path, names_digest,
 };
 pub use origin::Origin;
@@ -76,4 +76,4 @@ pub use text::{contains, contains_any, is_in_word, leading_word, trailing_word};
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not
 /// found.
-pub const FORMAT_VERSION: u8 = 17;
+pub const FORMAT_VERSION: u8 = 18;

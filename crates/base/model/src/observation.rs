@@ -82,32 +82,39 @@ pub struct DirFacts<'a> {
 
 /// The name of the [`EnvFact`] for the umask. No variable has such a name.
 pub const UMASK: &[u8] = b"\0umask";
-/// The name of the [`EnvFact`] for all variables, except [`HISTORY_VARIABLES`] and
-/// [`INTERNAL_VARIABLES`].
+/// The name of the [`EnvFact`] for all variables, except [`HISTORY_VARIABLES`],
+/// [`INTERNAL_VARIABLES`] and the values that differ in each job of a CI service.
 pub const ALL_VARIABLES: &[u8] = b"\0all";
 /// Variables that say what a shell did before. A command that lists all variables shows them, and
 /// hardly any result depends on them.
 pub const HISTORY_VARIABLES: &[&[u8]] = &[b"OLDPWD", b"SHLVL"];
 /// Variables that larder sets for its own processes, not for people.
 pub const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_RECORD", "LARDER_WRAPPER"];
+/// The name of the [`EnvFact`] for the variables by which a CI service describes a job. Of those that
+/// differ in each job, only the names are part of it.
+pub const JOB_VARIABLES: &[u8] = b"\0job";
 /// The start of the names that [`OfHistory::fact_name`] makes.
 const OF_HISTORY: &[u8] = b"\0history ";
 
-/// How one of [`HISTORY_VARIABLES`] counts for a command that may have listed all variables.
+/// How one of [`HISTORY_VARIABLES`], or a variable that differs in each job of a CI service, counts
+/// for a command that may have read it unseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfHistory {
     /// By its value, which has this length in bytes. It is not set if there is none.
     Value(Option<usize>),
+    /// By the length of its value in bytes.
+    Length(usize),
     /// By whether it is set.
     IsSet,
 }
 
 impl OfHistory {
     /// Returns the name of the [`EnvFact`] that says it of this variable. The value is then that of
-    /// the variable, or empty for [`OfHistory::IsSet`].
+    /// the variable, or empty for [`OfHistory::Length`] and [`OfHistory::IsSet`].
     pub fn fact_name(self, variable: &[u8]) -> Vec<u8> {
         let how = match self {
             OfHistory::Value(length) => length.map_or_else(|| "none".to_owned(), |length| length.to_string()),
+            OfHistory::Length(length) => format!("length={length}"),
             OfHistory::IsSet => "set".to_owned(),
         };
         [OF_HISTORY, variable, b" ", how.as_bytes()].concat()
@@ -121,6 +128,7 @@ impl OfHistory {
         let how = match &rest[space + 1..] {
             b"set" => OfHistory::IsSet,
             b"none" => OfHistory::Value(None),
+            how if how.starts_with(b"length=") => OfHistory::Length(std::str::from_utf8(&how[7..]).ok()?.parse().ok()?),
             length => OfHistory::Value(Some(std::str::from_utf8(length).ok()?.parse().ok()?)),
         };
         Some((&rest[..space], how))
@@ -158,7 +166,7 @@ pub fn looked_for_along_path(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> 
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
     /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`], [`SIGNALS`], [`INHERITED`], or a name that [`found_along_path`] or
+    /// [`SOCKETS`], [`SIGNALS`], [`INHERITED`], [`JOB_VARIABLES`], or a name that [`found_along_path`] or
     /// [`OfHistory::fact_name`] makes.
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it

@@ -48,6 +48,28 @@ pub fn is_search_path(name: &[u8]) -> bool {
     SEARCH_PATHS.iter().any(|path| path.as_bytes() == name)
 }
 
+/// Returns true for a variable by which a CI service describes a job, and for the host's name, which
+/// Docker makes up for each container. The key of a whole command leaves these out. They count if a
+/// text names them, if a program asks for them, or if a program runs that is not known.
+pub fn is_of_job(name: &[u8]) -> bool {
+    name.first().is_some_and(u8::is_ascii_uppercase) && (within(name, SERVICES) || differs_between_jobs(name))
+}
+
+/// Returns true for a variable of a CI service that has another value in each job or commit. The
+/// others say for example which event started the job, or the branch.
+pub fn differs_between_jobs(name: &[u8]) -> bool {
+    within(name, DIFFER_BETWEEN_JOBS)
+}
+
+/// Returns true if a variable for which [`is_of_job`] is true may begin with this.
+pub(crate) fn begins_name_of_job(start: &[u8]) -> bool {
+    let may_begin = |entry: &&str| match entry.strip_suffix('*') {
+        Some(prefix) => start.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(start),
+        None => entry.as_bytes().starts_with(start),
+    };
+    SERVICES.iter().chain(DIFFER_BETWEEN_JOBS).any(|entry| may_begin(entry))
+}
+
 /// Returns the names for which [`is_search_path`] is true.
 pub fn search_paths() -> impl Iterator<Item = &'static [u8]> {
     SEARCH_PATHS.iter().map(|name| name.as_bytes())
@@ -88,7 +110,7 @@ fn is_keyed(family: Family, name: &[u8]) -> bool {
         Family::Binutils => within(name, LIBC) || within(name, BINUTILS),
         Family::Rustc => within(name, LIBC),
         Family::Generic => !within(name, LEFT_OUT),
-        Family::Command => !within(name, LEFT_OUT) && !is_search_path(name),
+        Family::Command => !within(name, LEFT_OUT) && !is_search_path(name) && !is_of_job(name),
     }
 }
 
@@ -246,6 +268,128 @@ const LEFT_OUT: &[&str] = &[
     "INVOCATION_ID",
     "JOURNAL_STREAM",
     "SYSTEMD_EXEC_PID",
+];
+
+/// Variables of CI services, from their documentation: GitHub Actions, GitLab, Jenkins, Buildkite,
+/// CircleCI, Azure Pipelines, Travis, Drone, Woodpecker, Bitbucket, AppVeyor, Cirrus, Semaphore and
+/// TeamCity. `CI` itself is no such variable, because it is the same in all jobs.
+const SERVICES: &[&str] = &[
+    "ACTIONS_*",
+    "AGENT_*",
+    "APPVEYOR_*",
+    "BITBUCKET_*",
+    "BUILDKITE_*",
+    "CHANGE_*",
+    "CIRCLE_*",
+    "CIRRUS_*",
+    "CI_*",
+    "DRONE_*",
+    "GITHUB_*",
+    "GITLAB_*",
+    "HUDSON_*",
+    "JENKINS_*",
+    "JOB_*",
+    "RUNNER_*",
+    "SEMAPHORE_*",
+    "SYSTEM_*",
+    "TEAMCITY_*",
+    "TRAVIS_*",
+];
+
+/// The variables of the same services that differ in each job or commit.
+const DIFFER_BETWEEN_JOBS: &[&str] = &[
+    "ACTIONS_*",
+    "APPVEYOR_BUILD_*",
+    "APPVEYOR_JOB_ID",
+    "APPVEYOR_REPO_COMMIT*",
+    "BITBUCKET_BUILD_NUMBER",
+    "BITBUCKET_COMMIT",
+    "BITBUCKET_PIPELINE_UUID",
+    "BITBUCKET_STEP_*",
+    "BUILDKITE_AGENT_*",
+    "BUILDKITE_BUILD_*",
+    "BUILDKITE_COMMIT",
+    "BUILDKITE_JOB_ID",
+    "BUILDKITE_MESSAGE",
+    "BUILDKITE_STEP_ID",
+    "BUILD_BUILDID",
+    "BUILD_BUILDNUMBER",
+    "BUILD_BUILDURI",
+    "BUILD_DISPLAY_NAME",
+    "BUILD_ID",
+    "BUILD_NUMBER",
+    "BUILD_SOURCEVERSION*",
+    "BUILD_TAG",
+    "BUILD_URL",
+    "BUILD_VCS_NUMBER*",
+    "CIRCLE_BUILD_*",
+    "CIRCLE_PIPELINE_ID",
+    "CIRCLE_SHA1",
+    "CIRCLE_WORKFLOW_ID",
+    "CIRCLE_WORKFLOW_JOB_ID",
+    "CIRRUS_BUILD_ID",
+    "CIRRUS_CHANGE_IN_REPO",
+    "CIRRUS_TASK_ID",
+    "CI_BUILD_*",
+    "CI_COMMIT_AUTHOR",
+    "CI_COMMIT_BEFORE_SHA",
+    "CI_COMMIT_DESCRIPTION",
+    "CI_COMMIT_MESSAGE",
+    "CI_COMMIT_SHA",
+    "CI_COMMIT_SHORT_SHA",
+    "CI_COMMIT_TIMESTAMP",
+    "CI_COMMIT_TITLE",
+    "CI_CONCURRENT_*",
+    "CI_DEPENDENCY_PROXY_PASSWORD",
+    "CI_JOB_ID",
+    "CI_JOB_JWT*",
+    "CI_JOB_STARTED_AT",
+    "CI_JOB_TOKEN",
+    "CI_JOB_URL",
+    "CI_PIPELINE_CREATED_AT",
+    "CI_PIPELINE_ID",
+    "CI_PIPELINE_IID",
+    "CI_PIPELINE_NUMBER",
+    "CI_PIPELINE_URL",
+    "CI_REGISTRY_PASSWORD",
+    "CI_RUNNER_*",
+    "CI_STEP_*",
+    "DRONE_BUILD_*",
+    "DRONE_COMMIT*",
+    "DRONE_STAGE_*",
+    "DRONE_STEP_*",
+    "EXECUTOR_NUMBER",
+    "GITHUB_ACTION",
+    "GITHUB_ENV",
+    "GITHUB_OUTPUT",
+    "GITHUB_PATH",
+    "GITHUB_RUN_*",
+    "GITHUB_SHA",
+    "GITHUB_STATE",
+    "GITHUB_STEP_SUMMARY",
+    "GITHUB_TOKEN",
+    "GITHUB_WORKFLOW_SHA",
+    "GIT_COMMIT",
+    "GIT_PREVIOUS_*",
+    "HOSTNAME",
+    "JENKINS_NODE_COOKIE",
+    "JENKINS_SERVER_COOKIE",
+    "NODE_NAME",
+    "RUNNER_NAME",
+    "RUNNER_TRACKING_ID",
+    "SEMAPHORE_GIT_SHA",
+    "SEMAPHORE_JOB_ID",
+    "SEMAPHORE_WORKFLOW_ID",
+    "SYSTEM_ACCESSTOKEN",
+    "SYSTEM_JOBID",
+    "SYSTEM_PLANID",
+    "SYSTEM_TASKINSTANCEID",
+    "SYSTEM_TIMELINEID",
+    "TRAVIS_BUILD_ID",
+    "TRAVIS_BUILD_NUMBER",
+    "TRAVIS_COMMIT*",
+    "TRAVIS_JOB_ID",
+    "TRAVIS_JOB_NUMBER",
 ];
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ mod tests;
 
 pub use binutils::{archive, binutils_input};
 pub use environment::{
-    environment, environment_of_libc, getenv_is_covered, is_left_out, is_search_path, is_search_path_of_compilers,
-    matters_on_terminal_only, search_paths, variable_asks_for_statistics,
+    differs_between_jobs, environment, environment_of_libc, getenv_is_covered, is_left_out, is_of_job, is_search_path,
+    is_search_path_of_compilers, matters_on_terminal_only, search_paths, variable_asks_for_statistics,
 };
 pub use hidden::{
     VARIABLES_WITH_ARGUMENTS, arguments_of_configuration, arguments_of_variable, named_configurations, too_hard,

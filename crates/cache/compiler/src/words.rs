@@ -3,6 +3,7 @@
 //!
 //! Unaware of: which program reads the text, and what is decided from the answer.
 
+use crate::environment::begins_name_of_job;
 use larder_model::path::file_name;
 use larder_model::{contains, contains_any, is_in_word, leading_word};
 use memchr::memmem;
@@ -147,13 +148,14 @@ fn take_out(text: &mut [u8], word: &[u8]) {
     found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));
 }
 
-/// Returns true if a text may put the name of a search path such as `PATH` together. For example,
-/// shells do so with `eval`, and make with `$(PA$(x))`.
+/// Returns true if a text may put the name of a search path such as `PATH`, or of a variable of a CI
+/// service, together. For example, shells do so with `eval`, and make with `$(PA$(x))`.
 pub fn computes_search_paths(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"eval", b"ENVIRON", b"nameref"];
     const SIGNS: [&str; 4] = ["${!", ".VARIABLES", "declare -n", "local -n"];
     let is_nested = |at: usize| {
         let rest = text.get(at + 2..).unwrap_or_default();
+        let rest = rest.strip_prefix(b"value").map_or(rest, <[u8]>::trim_ascii_start);
         let start = leading_word(rest);
         let rest = &rest[start.len()..];
         // `$($x)` runs a command of the name in `x`, if a shell reads it.
@@ -161,7 +163,7 @@ pub fn computes_search_paths(text: &[u8]) -> bool {
             [] => rest.starts_with(b"$(") || rest.starts_with(b"${"),
             _ => rest.starts_with(b"$"),
         };
-        is_nested && crate::search_paths().any(|name| name.starts_with(start))
+        is_nested && (crate::search_paths().any(|name| name.starts_with(start)) || begins_name_of_job(start))
     };
     text.split(|byte| !is_in_word(*byte)).any(|word| WORDS.contains(&word))
         || contains_any(text, &SIGNS)

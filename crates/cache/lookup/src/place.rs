@@ -3,10 +3,10 @@
 //!
 //! Unaware of: which command it is, what is done with the values.
 
-use larder_compiler::{Family, environment};
+use larder_compiler::{Family, differs_between_jobs, environment, is_of_job};
 use larder_model::{
-    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, OfHistory, SIGNALS, SOCKETS, Terminal,
-    UMASK, looked_for_along_path,
+    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, JOB_VARIABLES, OfHistory, SIGNALS, SOCKETS,
+    Terminal, UMASK, looked_for_along_path,
 };
 use larder_spawn::Destinations;
 
@@ -55,7 +55,7 @@ impl Place {
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
     /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `SIGNALS`, `INHERITED`, `ALL_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
+    /// `SIGNALS`, `INHERITED`, `ALL_VARIABLES`, `JOB_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
     /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
@@ -65,24 +65,45 @@ impl Place {
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
             INHERITED => Some(larder_sys::limits_and_rights(true)),
-            ALL_VARIABLES => Some(self.listed_variables()),
+            ALL_VARIABLES => Some(self.listed_variables(|_| true)),
+            JOB_VARIABLES => Some(self.listed_variables(is_of_job)),
             name => match (looked_for_along_path(name), OfHistory::of_fact_name(name)) {
                 (Some(programs), _) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
                 (None, Some((variable, OfHistory::IsSet))) => self.variable(variable).map(|_| Vec::new()),
+                (None, Some((variable, OfHistory::Length(length)))) => {
+                    self.variable(variable).filter(|value| value.len() == length).map(|_| Vec::new())
+                }
                 (None, Some((variable, OfHistory::Value(_)))) => self.variable(variable).map(<[u8]>::to_vec),
                 (None, None) => self.variable(name).map(<[u8]>::to_vec),
             },
         }
     }
 
-    /// Returns what a command sees that lists all variables, for the observation `ALL_VARIABLES`.
-    fn listed_variables(&self) -> Vec<u8> {
+    /// Returns the variables for which `is_meant` is true as a command that lists them sees them, for
+    /// the observations `ALL_VARIABLES` and `JOB_VARIABLES`. Variables with observations of their own
+    /// are left out, and those that differ between jobs are there without their values.
+    fn listed_variables(&self, is_meant: fn(&[u8]) -> bool) -> Vec<u8> {
         let is_listed = |name: &[u8]| {
-            !HISTORY_VARIABLES.contains(&name) && !INTERNAL_VARIABLES.iter().any(|own| own.as_bytes() == name)
+            is_meant(name)
+                && !self.scope.no_env.iter().any(|ignored| ignored == name)
+                && !HISTORY_VARIABLES.contains(&name)
+                && !INTERNAL_VARIABLES.iter().any(|own| own.as_bytes() == name)
         };
         let pairs = self.environment.iter().filter(|(name, _)| is_listed(name));
-        let block = pairs.map(|(name, value)| [name, &b"="[..], value].concat()).chain(self.oddities.iter().cloned());
-        block.collect::<Vec<_>>().join(&b'\n')
+        let shown = |(name, value): &(Vec<u8>, Vec<u8>)| match differs_between_jobs(name) {
+            true => name.clone(),
+            false => [name, &b"="[..], value].concat(),
+        };
+        pairs.map(shown).chain(self.oddities.iter().cloned()).collect::<Vec<_>>().join(&b'\n')
+    }
+
+    /// Returns the names of the variables with an observation of their own if a command may read
+    /// variables unseen: those of the shells' history, and those that are set here and differ between
+    /// the jobs of a CI service.
+    pub fn history_variables(&self) -> impl Iterator<Item = &[u8]> {
+        let set = self.environment.iter().map(|(name, _)| name.as_slice());
+        let of_job = set.filter(|name| differs_between_jobs(name) && !self.scope.no_env.iter().any(|no| no == name));
+        HISTORY_VARIABLES.iter().copied().chain(of_job)
     }
 
     /// Returns all variables that a program may read without a call that we see, as the value of

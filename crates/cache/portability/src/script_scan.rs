@@ -9,10 +9,10 @@ use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_MEMORY_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES,
     Language, MEMORY_WORDS, Named, OWN_MEMORY_WORDS, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS,
     SHELL_TIME_WORDS, Signs, TIME_WORDS, compares_no_dates, compiled_names_other_processes, computes_search_paths,
-    draws_numbers, holds_own_process, is_build_tool, is_compiler_part, is_left_out, is_makefile, is_search_path,
-    is_shell, is_standard_library, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl, names_zsh_clocks, own_process,
-    runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
+    draws_numbers, holds_own_process, is_build_tool, is_compiler_part, is_left_out, is_makefile, is_of_job,
+    is_search_path, is_shell, is_standard_library, lists_shell_variables, names_cmake_clocks, names_inodes,
+    names_other_processes, names_shell_clocks, names_shell_status, names_sizes, names_times_in_perl, names_zsh_clocks,
+    own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
 use larder_model::path::file_name;
 use larder_model::{contains_any, is_in_word};
@@ -57,7 +57,8 @@ pub struct ScriptScan {
     without_status: HashSet<Vec<u8>>,
     /// A text may show which signals are ignored.
     pub shows_ignored_signals: bool,
-    /// A text may put the name of a search path such as `PATH` together, or cannot be searched.
+    /// A text may put the name of a search path or of a variable of a CI service together, or cannot be
+    /// searched.
     pub computes_search_paths: bool,
 }
 
@@ -100,11 +101,14 @@ impl ScriptScan {
             for (_, by) in read.iter().filter(|(path, by)| is_gone_python(path, by, run)) {
                 found.add(Named { python_draws: true, ..Named::default() }, by);
             }
+            found.computes_search_paths |= a_script_is_gone(run);
             let unpacked = if found.is_hidden { unpacked_and_gone(run) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
             for text in given_to_shells(run) {
-                found.variables.extend(words(text).filter(|name| is_search_path(name)).map(<[u8]>::to_vec));
+                found
+                    .variables
+                    .extend(words(text).filter(|name| is_search_path(name) || is_of_job(name)).map(<[u8]>::to_vec));
                 found.named.shell_clocks |= times_commands(text);
                 found.add_own(own_process(text, Signs::Number));
             }
@@ -208,7 +212,7 @@ impl ScriptScan {
             None => {}
         }
         let names: HashSet<&[u8]> = words(text).collect();
-        let is_meant = |name: &&[u8]| is_left_out(name) || is_search_path(name);
+        let is_meant = |name: &&[u8]| is_left_out(name) || is_search_path(name) || is_of_job(name);
         self.variables.extend(names.into_iter().filter(is_meant).map(<[u8]>::to_vec));
         self.shows_ignored_signals |= shows_ignored_signals(text);
         self.computes_search_paths |= computes_search_paths(text);
@@ -364,6 +368,17 @@ fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
         }
     }
     found
+}
+
+/// Returns true if a shell, a build tool or awk read a file that is gone, so that it cannot be
+/// searched.
+fn a_script_is_gone(run: &RunModel) -> bool {
+    let runs_text =
+        |program: &[u8]| is_shell(program) || is_build_tool(program) || Language::of(program) == Some(Language::Awk);
+    let reads = run.opens.iter().filter(|open| open.flags.has(OpenFlags::READ) && !open.failed && open.is_regular);
+    let by_these = reads.filter(|open| outside_the_system(open.path) && runs_text(file_name(run.opener(open).program)));
+    let paths: HashSet<&[u8]> = by_these.map(|open| open.path).collect();
+    paths.into_iter().any(|path| larder_sys::lstat(path).is_err())
 }
 
 /// Returns the files that only shells read, to run them, among those for which `is_one` is true.

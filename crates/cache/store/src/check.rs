@@ -13,8 +13,8 @@ use std::io;
 
 use larder_model::path::join;
 use larder_model::{
-    Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Twins, Unread,
-    ValueKey, is_encoded, names_digest,
+    ALL_VARIABLES, Age, DecodeError, Digest, DirFacts, Fact, JOB_VARIABLES, Links, NamedFact, ObservationSet,
+    OfHistory, Roots, SetReader, Twins, Unread, ValueKey, is_encoded, names_digest,
 };
 use larder_sys::{Dir, FileType, Stat, Trust};
 
@@ -114,8 +114,13 @@ impl Checker<'_> {
             let value = (self.variable)(fact.name).map(|value| self.value_key.digest(&self.roots.encode_text(&value)));
             effort.facts += 1;
             if value != fact.value {
-                let all = fact.name.is_empty();
-                let subject = if all { b"the environment" } else { fact.name };
+                let subject = match (fact.name, OfHistory::of_fact_name(fact.name)) {
+                    (b"" | ALL_VARIABLES, _) => &b"the environment"[..],
+                    (JOB_VARIABLES, _) => b"the CI service's description of the job",
+                    (_, Some((variable, _))) => variable,
+                    (name, None) => name,
+                };
+                let all = matches!(fact.name, b"" | ALL_VARIABLES | JOB_VARIABLES);
                 let what = if all { "has another variable, or one with another value" } else { "has another value" };
                 return differs(subject, what);
             }

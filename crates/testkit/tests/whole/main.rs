@@ -6,6 +6,7 @@ mod clocks;
 mod git;
 mod gone;
 mod inside;
+mod jobs;
 mod modes;
 mod names;
 mod ninja;

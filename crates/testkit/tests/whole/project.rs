@@ -195,7 +195,7 @@ fn age(path: &Path, seconds: u64) {
 
 /// Returns the outcome in a line `SECONDS PID OUTCOME: SUBJECT · WHY · DETAIL`, with the reason
 /// unless it is `recorded`.
-fn outcome(line: &str) -> String {
+pub(crate) fn outcome(line: &str) -> String {
     let rest = line.splitn(3, ' ').nth(2).unwrap_or(line);
     let (what, about) = rest.split_once(": ").unwrap_or((rest, ""));
     let why = about.split(" · ").nth(1).unwrap_or("");

@@ -20,7 +20,7 @@ use larder_relocate::{
     BuildMake, can_be_relocated, hides_its_text, holds_a_root, is_laid_out, ninja_dependencies, ninja_log_commands,
     pickled_words, rule_hashes_at,
 };
-use larder_store::StatCache;
+use larder_store::{ManifestFile, StatCache};
 
 use super::texts::{climb, climbs_in, counted, is_word_of, sorted_prerequisites};
 use crate::recorder::Recorder;
@@ -90,23 +90,13 @@ impl CrossCheck<'_> {
         if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
-        // An entry that was handed over to `larderd` could be forged. It counts only if this run is
-        // handed over as well.
-        let store = self.recorder.store();
-        let weak = &self.request.weak;
-        let own = store.read_manifest(weak, false).ok().flatten();
-        let handed_over = store.is_only_read().then(|| store.read_handed_over(weak, false).ok().flatten()).flatten();
-        let proves = |entry: &Entry| {
-            entry.origin.is_believed(self.trust) && (store.is_only_read() || entry.origin != Origin::HandedOver)
-        };
-        let manifests: Vec<Manifest> =
-            own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
+        let files = self.manifest_files();
+        let manifests = manifests_in(&files);
         let seen = set.contents();
         let mut best: Option<Lifted> = None;
         // A restriction because of the path itself is not lifted by a run in another checkout.
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
-        let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
-        let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
+        let alike = self.proving(&manifests).filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
         let may_log_paths = logs_commands_with_paths(set, result);
         let serves = |alike: &Alike| {
             !alike.elsewhere || at_home.is_none() && !(may_log_paths && self.log_other_commands(&alike.result, result))
@@ -120,6 +110,43 @@ impl CrossCheck<'_> {
             }
         }
         best
+    }
+
+    /// Returns which values of variables of the history do not count, because an earlier run in this
+    /// place had others, relied on the same and gave the same result. See [`Lifted::of_history`].
+    pub(super) fn history(&self, made: &Made, set: &ObservationSet, result: &ActionResult) -> Vec<(Vec<u8>, Vec<u8>)> {
+        if !set.environment.iter().any(|fact| OfHistory::of_fact_name(fact.name).is_some()) {
+            return Vec::new();
+        }
+        let files = self.manifest_files();
+        let manifests = manifests_in(&files);
+        let seen = set.contents();
+        let here = self.proving(&manifests).filter(|entry| entry.made_in == made.made_in).take(COMPARED_MAX);
+        let of_same = here.filter_map(|entry| {
+            let (other, before) = entry.open().ok().filter(|(other, _)| other.contents() == seen)?;
+            let rewrites = self.rewrites_between(&before, result)?;
+            let is_same = rewrites.messages.iter().chain(&rewrites.outputs).all(|rewrite| *rewrite == Rewrite::None);
+            is_same.then(|| of_history(set, &other)).filter(|names| !names.is_empty())
+        });
+        of_same.max_by_key(Vec::len).unwrap_or_default()
+    }
+
+    /// Returns the manifests of the command.
+    fn manifest_files(&self) -> Vec<ManifestFile> {
+        let (store, weak) = (self.recorder.store(), &self.request.weak);
+        let own = store.read_manifest(weak, false).ok().flatten();
+        let handed_over = store.is_only_read().then(|| store.read_handed_over(weak, false).ok().flatten()).flatten();
+        own.into_iter().chain(handed_over).collect()
+    }
+
+    /// Returns the entries that can prove something. One that was handed over to `larderd` could be
+    /// forged. It counts only if this run is handed over as well.
+    fn proving<'m, 'e>(&self, manifests: &'m [Manifest<'e>]) -> impl Iterator<Item = &'m Entry<'e>> {
+        let is_only_read = self.recorder.store().is_only_read();
+        let proves = move |entry: &&Entry| {
+            entry.origin.is_believed(self.trust) && (is_only_read || entry.origin != Origin::HandedOver)
+        };
+        manifests.iter().flat_map(|manifest| &manifest.entries).filter(proves)
     }
 
     /// Returns true if the logs of ninja in two results may have other hashes of the same commands.
@@ -497,21 +524,31 @@ impl CrossCheck<'_> {
     }
 }
 
-/// Returns the facts about variables of the history that differ between two runs of the same result.
-/// Their values have not reached the result. That is not known if the values have equal lengths,
-/// because the result may hold the length, or if one of them is not set.
+fn manifests_in(files: &[ManifestFile]) -> Vec<Manifest<'_>> {
+    files.iter().filter_map(|file| Manifest::decode(&file.bytes).ok()).collect()
+}
+
+/// Returns the facts about variables of the history that differ between two runs of the same result,
+/// each with the name of the fact that remains. Their values have not reached the result. If the
+/// lengths are equal, the result may hold the length. Nothing is known if one of them is not set.
 fn of_history(now: &ObservationSet, before: &ObservationSet) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let of = |fact: &EnvFact<'_>| {
+    let remains = |fact: &EnvFact<'_>| {
         let (variable, how) = OfHistory::of_fact_name(fact.name)?;
         let OfHistory::Value(Some(length)) = how else { return None };
-        Some((variable.to_vec(), length))
+        let is_it =
+            |other: &&EnvFact<'_>| OfHistory::of_fact_name(other.name).is_some_and(|(name, _)| name == variable);
+        let there = before.environment.iter().find(is_it)?;
+        let remains = match OfHistory::of_fact_name(there.name)?.1 {
+            OfHistory::Value(Some(other)) if other != length => OfHistory::IsSet,
+            OfHistory::Value(Some(_)) if there.value != fact.value => OfHistory::Length(length),
+            OfHistory::Length(other) if other != length => OfHistory::IsSet,
+            OfHistory::IsSet => OfHistory::IsSet,
+            how @ OfHistory::Length(_) => how,
+            OfHistory::Value(_) => return None,
+        };
+        Some((fact.name.to_vec(), remains.fact_name(variable)))
     };
-    let earlier: Vec<_> = before.environment.iter().filter_map(of).collect();
-    let differs = |(variable, length): &(Vec<u8>, usize)| {
-        earlier.iter().any(|(other, there)| other == variable && there != length)
-    };
-    let facts = now.environment.iter().filter_map(|fact| Some((fact.name.to_vec(), of(fact).filter(differs)?.0)));
-    facts.map(|(name, variable)| (name, OfHistory::IsSet.fact_name(&variable))).collect()
+    now.environment.iter().filter_map(remains).collect()
 }
 
 fn is_ninja_log(path: &[u8]) -> bool {

@@ -132,6 +132,9 @@ impl Run<'_> {
             set = witnessed.set_moving(&lifted.moving);
             of_history = lifted.of_history;
         }
+        if of_history.is_empty() {
+            of_history = cross_check.history(&made, &set, &result);
+        }
         self.weaken(&mut set, &of_history);
         let Rewrites { messages, outputs: of_outputs } = rewrites;
         outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.set_rewrite(rewrite));

@@ -10,8 +10,8 @@ use larder_compiler::{
 use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
 use larder_model::{
-    ALL_VARIABLES as ALL, Change, HISTORY_VARIABLES, HOST, Habit, INHERITED, Looked, OfHistory, SIGNALS, SOCKETS, Seen,
-    Terminal, Times, UMASK, Unrecorded, contains,
+    ALL_VARIABLES as ALL, Change, HOST, Habit, INHERITED, Looked, OfHistory, SIGNALS, SOCKETS, Seen, Terminal, Times,
+    UMASK, Unrecorded, contains,
 };
 use larder_observe::{Folded, Observed, Origin, Policy, Start, fold, loader_looks};
 use larder_portability::ScriptScan;
@@ -22,6 +22,7 @@ use super::archive_times::archive_has_none;
 use super::canonical_paths::CanonicalPaths;
 use super::entry::Run;
 use super::not_recorded::NotRecorded;
+use super::search_paths::prints_variables;
 use crate::own_file::own_path;
 use crate::run::observed_run::ObservedRun;
 
@@ -212,18 +213,24 @@ impl Run<'_> {
             let program = String::from_utf8_lossy(file_name(start.program)).into_owned();
             let served = SERVED.iter().filter(|(name, _)| *name == program);
             names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
-            all |= LISTS_VARIABLES.contains(&program.as_str());
+            all |= LISTS_VARIABLES.contains(&program.as_str()) || prints_variables(start);
         }
         if all && !seen.environment.iter().any(|(name, _)| name == ALL) {
             seen.environment.push((ALL.to_vec(), place.asked(ALL)));
-            let of_history = HISTORY_VARIABLES.iter().map(|variable| {
-                let value = place.variable(variable);
-                let name = OfHistory::Value(value.map(<[u8]>::len)).fact_name(variable);
-                (name, value.map(<[u8]>::to_vec))
-            });
-            seen.environment.extend(of_history);
+            seen.environment.extend(self.history());
         }
         seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
+    }
+
+    /// Returns the observations of the variables whose values count until a run with others gave the
+    /// same result.
+    pub(super) fn history(&self) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
+        let place = &self.context.place;
+        place.history_variables().map(|variable| {
+            let value = place.variable(variable);
+            let name = OfHistory::Value(value.map(<[u8]>::len)).fact_name(variable);
+            (name, value.map(<[u8]>::to_vec))
+        })
     }
 
     /// Returns what a program is known to do in every run. An archiver that writes no times and

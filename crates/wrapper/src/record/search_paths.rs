@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use larder_compiler::{
-    Family, is_compiler_part, is_plain_system_script, is_search_path, is_search_path_of_compilers, is_shell,
-    search_paths, shows_what_it_searches,
+    Family, Language, is_build_tool, is_compiler_part, is_of_job, is_plain_system_script, is_search_path,
+    is_search_path_of_compilers, is_shell, search_paths, shows_what_it_searches,
 };
 use larder_lookup::{is_searched, left_out, searched_by_compilers};
 use larder_model::Observer::Kernel;
 use larder_model::path::{absolute, file_name, is_in, join, parent};
-use larder_model::{ALL_VARIABLES, Change, Looked, SIGNALS, Seen, found_along_path};
+use larder_model::{ALL_VARIABLES, Change, JOB_VARIABLES, Looked, SIGNALS, Seen, contains, found_along_path};
 use larder_observe::{Folded, Open, OpenFlags, Start, arguments};
-use larder_portability::{ScriptScan, outside_the_system};
+use larder_portability::{SEARCHED_BYTES_MAX, ScriptScan, outside_the_system};
 use larder_sys::FileType;
 
 use super::entry::Run;
@@ -54,6 +54,8 @@ impl Run<'_> {
     /// - The value of a variable counts if a text names the variable or a program asked for it. Such
     ///   variables are already in `seen`. If a program ran that may read variables unseen, the values
     ///   of all search paths count.
+    /// - So do the variables of CI services. The values of those that differ between jobs count until
+    ///   a run with others gave the same result.
     /// - Otherwise `PATH` counts by the programs that were looked for along it: the record holds if
     ///   no more directories than in this run have one of these programs. Directories of the system
     ///   count by their path.
@@ -64,12 +66,21 @@ impl Run<'_> {
             return;
         }
         let ignored = &self.request.scope.no_env;
-        seen.environment.retain(|(name, _)| !(is_search_path(name) && ignored.contains(name)));
+        let is_left_out = |name: &Vec<u8>| is_search_path(name) || is_of_job(name);
+        seen.environment.retain(|(name, _)| !(is_left_out(name) && ignored.contains(name)));
         let place = &self.context.place;
         let (starts, ours) = (&self.model.starts, own_path());
         let may_be_read = self.observer == Kernel
             || scripts.computes_search_paths
             || !starts.iter().all(|start| shows_its_searches(start, &ours));
+        if may_be_read {
+            self.add_variables_in_programs(seen);
+        }
+        let lists_all = seen.environment.iter().any(|(name, _)| name == ALL_VARIABLES);
+        if may_be_read && !lists_all {
+            seen.environment.push((JOB_VARIABLES.to_vec(), place.asked(JOB_VARIABLES)));
+            seen.environment.extend(self.history());
+        }
         if may_be_read || scripts.shows_ignored_signals {
             seen.environment.push((SIGNALS.to_vec(), place.asked(SIGNALS)));
         }
@@ -110,6 +121,25 @@ impl Run<'_> {
         }
     }
 
+    /// Adds the values of the variables of CI services whose names are in a program that may have read
+    /// them unseen. That two jobs gave the same result proves nothing about these.
+    fn add_variables_in_programs(&self, seen: &mut Seen) {
+        let (place, ours) = (&self.context.place, own_path());
+        let names: Vec<&[u8]> = place.history_variables().filter(|name| is_of_job(name)).collect();
+        if names.is_empty() {
+            return;
+        }
+        let programs: BTreeSet<&[u8]> = self.model.starts.iter().map(|start| start.program).collect();
+        // bash, for example, has `HOSTNAME` in it, which it sets itself.
+        let is_known = |program: &[u8]| !outside_the_system(program) && shows_what_it_searches(file_name(program));
+        for program in programs.into_iter().filter(|program| *program != ours && !is_known(program)) {
+            let bytes = larder_sys::read_at_most(program, SEARCHED_BYTES_MAX).ok().flatten();
+            let is_in = |name: &&&[u8]| bytes.as_ref().is_none_or(|bytes| contains(bytes, **name));
+            let named = names.iter().filter(is_in).map(|name| (name.to_vec(), place.asked(name)));
+            seen.environment.extend(named);
+        }
+    }
+
     /// Adds that directories of `PATH` in the working directory have no part of a compiler.
     ///
     /// A nested hit reports no lookups of these programs: its record has none of these absences,
@@ -136,6 +166,18 @@ impl Run<'_> {
             || seen.changed.iter().any(|change| is_one(&change.0) || leads_to_directory(change))
             || self.model.opens.iter().any(creates)
     }
+}
+
+/// Returns true if make prints its variables, which include those of the environment.
+pub(super) fn prints_variables(start: &Start) -> bool {
+    // The rest of a word is the value of one of these options.
+    let has_value = |option: &u8| b"CEIOWfjlo".contains(option);
+    let is_set = |cluster: &[u8]| cluster.iter().take_while(|option| !has_value(option)).any(|option| *option == b'p');
+    let prints = |word: &[u8]| match word.strip_prefix(b"-") {
+        Some(long) if long.starts_with(b"-") => long.starts_with(b"-print-d"),
+        cluster => cluster.is_some_and(is_set),
+    };
+    is_build_tool(file_name(start.program)) && arguments(start.arguments).is_none_or(|mut words| words.any(prints))
 }
 
 /// Returns true for an absolute path without `.`, `..` and repeated slashes. Only then the paths that
@@ -171,9 +213,25 @@ fn shows_its_searches(start: &Start, ours: &[u8]) -> bool {
     if outside_the_system(start.program) || !shows_what_it_searches(name) {
         return false;
     }
-    // The scripts of the system's packages are not searched for names of variables.
+    let Some(words) = arguments(start.arguments).map(Iterator::collect::<Vec<_>>) else {
+        return !is_shell(name) && !is_build_tool(name);
+    };
+    if !is_shell(name) {
+        let is_stream =
+            |word: &&[u8]| *word == b"-" || word.ends_with(b"f-") || word.ends_with(b"=-") || is_of_kernel(word);
+        let runs_text = is_build_tool(name) || Language::of(name) == Some(Language::Awk);
+        return !(runs_text && words.iter().any(is_stream)) && !prints_variables(start);
+    }
+    // The scripts of the system's packages are not searched for names of variables, and the text that
+    // comes through a pipe is not known.
     let is_plain =
         |script: &[u8]| !script.starts_with(b"/") || outside_the_system(script) || is_plain_system_script(script);
-    let script = arguments(start.arguments).map(|mut words| words.find(|word| !word.starts_with(b"-")));
-    !is_shell(name) || script.is_some_and(|script| script.is_none_or(is_plain))
+    let at = words.iter().position(|word| !word.starts_with(b"-"));
+    let reads_pipe = |word: &&[u8]| *word == b"-s" || *word == b"-";
+    at.is_some_and(|at| !words[..at].iter().any(reads_pipe) && !is_of_kernel(words[at]) && is_plain(words[at]))
+}
+
+/// Returns true for a path that leads to what the process has open, such as `/dev/stdin`.
+fn is_of_kernel(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/") || path.starts_with(b"/proc/")
 }

@@ -1,8 +1,8 @@
 //! Describes in words what a record relies on and which outputs it has.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, INHERITED, Links, NamedFact, ObservationSet, OfHistory, OutputKind,
-    Roots, SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, INHERITED, JOB_VARIABLES, Links, NamedFact, ObservationSet,
+    OfHistory, OutputKind, Roots, SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path,
 };
 
 use super::secret;
@@ -62,7 +62,8 @@ pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("all keyed variables"),
         ALL_VARIABLES => Some("all variables"),
-        name if OfHistory::of_fact_name(name).is_some() => Some("OLDPWD or SHLVL, which the command may list"),
+        JOB_VARIABLES => Some("variables of the CI service"),
+        name if OfHistory::of_fact_name(name).is_some() => Some("a variable that differs between jobs or shells"),
         UMASK => Some("the umask"),
         HOST => Some("the output of uname"),
         SOCKETS => Some("the available kinds of sockets"),
