@@ -25,7 +25,28 @@ use crate::roots::{holds_wide, is_plain, is_plain_byte};
 /// directory. So an object with debug information also contains a root if it contains a directory
 /// above that root.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
-    roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
+    roots.iter().any(|root| holds(bytes, root))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, |_, _| true))
+}
+
+/// Returns true if `bytes` contain any of the `roots` in the forms of [`holds_a_root`], with one
+/// exception. `cwd` is the directory in which the tool ran, and its path does not depend on the
+/// roots. So this directory, or one above it, counts only if the rest of the root's path is there as
+/// well. For example, of the root `/w/target` and the directory `/w`, `/w` counts together with
+/// `target/debug/x.rs`.
+pub fn holds_a_root_in_run(bytes: &[u8], roots: &[&[u8]], cwd: &[u8]) -> bool {
+    let counts = |above: &[u8], rest: &[u8]| {
+        let is_above_cwd = cwd.strip_prefix(above).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
+        !is_above_cwd || begins_a_path(bytes, rest)
+    };
+    roots.iter().any(|root| holds(bytes, root))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, counts))
+}
+
+/// Returns true if a relative path may begin with this directory.
+fn begins_a_path(bytes: &[u8], directory: &[u8]) -> bool {
+    let start = [directory, b"/"].concat();
+    memmem::find_iter(bytes, &start).any(|at| at == 0 || bytes[at - 1] != b'/')
 }
 
 /// Returns true for an object, a program, a library or an archive of objects that has a section
@@ -38,10 +59,12 @@ fn has_lines(bytes: &[u8]) -> bool {
     (bytes.starts_with(&elf::ELFMAG) && is_kind() || is_archive(bytes)) && memmem::find(bytes, b".debug_line").is_some()
 }
 
-/// Returns true if a directory above the root occurs as a whole string.
-fn holds_above(bytes: &[u8], root: &[u8]) -> bool {
+/// Returns true if a directory above the root occurs as a whole string, and `counts` returns true for
+/// it and the rest of the root's path.
+fn holds_above(bytes: &[u8], root: &[u8], counts: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     let ends = root.iter().enumerate().skip(1).filter(|(_, c)| **c == b'/').map(|(at, _)| at);
-    ends.filter_map(|end| root.get(..end)).any(|above| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some())
+    ends.map(|end| (&root[..end], &root[end + 1..]))
+        .any(|(above, rest)| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some() && counts(above, rest))
 }
 
 fn holds(bytes: &[u8], root: &[u8]) -> bool {
