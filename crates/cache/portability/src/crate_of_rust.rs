@@ -23,6 +23,10 @@ fn is_crate(path: &[u8]) -> bool {
     CRATE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
+fn starts_with_any(text: &[u8], starts: &[&[u8]]) -> bool {
+    starts.iter().any(|start| text.starts_with(start))
+}
+
 /// Returns true for the value of rustc's option `-C rpath`.
 fn is_rpath(value: &[u8]) -> bool {
     value == b"rpath" || value.starts_with(b"rpath=")
@@ -141,19 +145,40 @@ impl RunFacts<'_> {
         let libraries = action.environment.iter().filter(|variable| variable.name == b"LD_LIBRARY_PATH");
         let libraries = libraries.flat_map(|variable| variable.value.split(|&byte| byte == b':'));
         let mut directories: Vec<Vec<u8>> = searched.chain(&rust.out_dir).map(|path| full(path)).collect();
-        directories.extend(libraries.map(full));
+        let libraries: Vec<Vec<u8>> = libraries.map(full).collect();
+        directories.extend(libraries.iter().cloned());
         directories.extend(files.iter().filter_map(|file| parent(file)).map(<[u8]>::to_vec));
-        let private = rust.incremental.map(full);
+        let private: Vec<Vec<u8>> = rust.incremental.iter().map(|path| full(path)).collect();
+        let [files, directories, private, libraries] =
+            [files, directories, private, libraries].map(|paths| self.by_each_root(paths));
         let is_above = |named: &Vec<u8>| is_in(named, path);
         let is_file_in = |directory: &Vec<u8>| parent(path) == Some(directory);
-        let is_of_crates = is_crate(path) || contains(file_name(path), ".so") || looked.absent;
-        let is_temporary = |directory: &[u8]| TEMPORARY.iter().any(|start| file_name(directory).starts_with(start));
-        let of_run = parent(path).filter(|directory| looked.absent && is_temporary(directory)).and_then(parent);
+        let is_library = contains(file_name(path), ".so");
+        let is_expected = is_crate(path) || is_library || looked.absent || contains(file_name(path), rust.stem());
+        let is_temporary = |directory: &Vec<u8>| {
+            let below = path.strip_prefix(&directory[..]).and_then(|rest| rest.strip_prefix(b"/"));
+            below.is_some_and(|below| starts_with_any(below, &TEMPORARY))
+        };
         files.iter().chain(&directories).chain(&private).any(is_above)
             || private.iter().any(|private| is_in(path, private))
-            || is_of_crates && directories.iter().any(is_file_in)
-            || of_run.is_some_and(|directory| directories.iter().any(|named| named == directory))
-            || contains(file_name(path), &rust.stem()) && directories.iter().any(is_file_in)
+            || is_expected && directories.iter().any(is_file_in)
+            || looked.absent && directories.iter().any(is_temporary)
+            // The loader also searches directories such as `glibc-hwcaps`.
+            || looked.absent && libraries.iter().any(|directory| is_in(path, directory))
+    }
+
+    /// Returns the paths, and those in a root also by the paths of all other roots. In a run without
+    /// replaced paths, all roots are paths of the target directory.
+    fn by_each_root(&self, paths: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let roots = self.command.roots.paths();
+        let by_each = |path: Vec<u8>| -> Vec<Vec<u8>> {
+            let root = roots.iter().find(|root| is_in(&path, root));
+            let others = |root: &Vec<u8>| {
+                roots.iter().map(|other| [&other[..], &path[root.len()..]].concat()).collect::<Vec<_>>()
+            };
+            root.map_or_else(|| vec![path.clone()], others)
+        };
+        paths.into_iter().flat_map(by_each).collect()
     }
 
     /// Returns true if a crate uses a variable only to name files that it includes. No macro of

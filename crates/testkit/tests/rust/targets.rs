@@ -2,7 +2,7 @@
 //! working directory is in the key, so a result may hold it, but nothing that was derived from the
 //! path of the target directory.
 
-use larder_testkit::Place;
+use larder_testkit::{Place, Run};
 
 use super::{RUNS_MAX, compared, rustc};
 
@@ -39,21 +39,36 @@ impl Targets {
     }
 
     fn argv(&self, target: &str, arguments: &[&str]) -> Vec<String> {
-        let deps = format!("{}/debug/deps", self.full(target));
+        self.argv_in(&format!("{}/debug/deps", self.full(target)), arguments)
+    }
+
+    fn argv_in(&self, deps: &str, arguments: &[&str]) -> Vec<String> {
         let named = ["--edition=2021", "--emit=dep-info,metadata,link", "-g", "-Cextra-filename=-0123456789abcdef"];
-        let words = [&self.rustc, "--out-dir", &deps, "-L", &format!("dependency={deps}")].map(str::to_owned);
-        let arguments = arguments.iter().map(|word| word.replace("DEPS", &deps));
+        let words = [&self.rustc, "--out-dir", deps, "-L", &format!("dependency={deps}")].map(str::to_owned);
+        let arguments = arguments.iter().map(|word| word.replace("DEPS", deps));
         words.into_iter().chain(named.map(str::to_owned)).chain(arguments).collect()
     }
 
     /// Compiles until a hit, and compares each run with one without larder. Returns the outcomes.
     #[track_caller]
     fn compile(&self, target: &str, arguments: &[&str]) -> Vec<String> {
-        let argv = self.argv(target, arguments);
+        self.compile_as(target, &self.argv(target, arguments))
+    }
+
+    #[track_caller]
+    fn compile_as(&self, target: &str, argv: &[String]) -> Vec<String> {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let ws = self.place.path("work/ws");
-        let out = format!("{}/debug/build/x/out", self.full(target));
-        compared(&self.place, &argv, &argv, RUNS_MAX, &|run| run.cwd(&ws).env("OUT_DIR", &out))
+        compared(&self.place, &argv, &argv, RUNS_MAX, &|run| self.environment(target, run))
+    }
+
+    fn environment(&self, target: &str, run: Run) -> Run {
+        run.cwd(self.place.path("work/ws")).env("OUT_DIR", format!("{}/debug/build/x/out", self.full(target)))
+    }
+
+    fn explain(&self, target: &str, arguments: &[&str]) -> String {
+        let argv = self.argv(target, arguments);
+        let argv: Vec<&str> = ["explain", "--verbose"].into_iter().chain(argv.iter().map(String::as_str)).collect();
+        self.environment(target, self.place.larder(&argv)).run().stdout
     }
 
     /// Leaves the outputs of a compile, which `compile` removes.
@@ -69,6 +84,8 @@ impl Targets {
     fn check_bound(&self, what: &str, arguments: &[&str]) {
         let [first, others @ ..] = TARGETS;
         assert_eq!(self.compile(first, arguments).last().map(String::as_str), Some("hit"), "{what}");
+        let said = self.explain(others[0], arguments);
+        assert!(said.contains("rust_paths = \"remap\"") && !said.contains("-ffile-prefix-map"), "{what}: {said}");
         for target in others {
             assert_ne!(self.compile(target, arguments)[0], "hit", "{what} in {target}");
         }
@@ -154,6 +171,7 @@ fn what_a_macro_derives_from_the_path() {
         ("a variable", above("&(std::env::var(\"OUT_DIR\").unwrap() + \"/../..\")")),
         ("an argument", above("&std::env::args().find(|word| word.ends_with(\"/deps\")).unwrap()")),
         ("its length", "std::env::args().map(|word| word.len()).sum::<usize>()".to_owned()),
+        ("the length of its own path", format!("{own_path} path.len()")),
         ("its own path", format!("{own_path} {}", above("&path"))),
     ] {
         targets.make_macro(&body);
@@ -182,4 +200,71 @@ fn a_relative_path_to_a_target_directory() {
     assert_eq!(targets.compile(first, &LIBRARY).last().map(String::as_str), Some("hit"));
     targets.put("target/debug/libn.so", "2");
     assert_ne!(targets.compile(second, &LIBRARY)[0], "hit", "a file that a source includes");
+}
+
+/// `CARGO_TARGET_DIR=../elsewhere`. rustc uses the real path of such a directory as well.
+#[test]
+fn a_target_directory_with_parents_in_its_path() {
+    let Some(targets) = Targets::new() else { return };
+    for target in ["../more", "../far/t"] {
+        targets.put(&format!("{target}/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55");
+        targets.put(&format!("{target}/debug/deps/.keep"), "");
+    }
+    targets.put("sub/.keep", "");
+    targets.put("../far/sub/.keep", "");
+    targets.put("../more/sub/.keep", "");
+    let link = targets.place.path("work/ws/link");
+    std::os::unix::fs::symlink("../far/sub", &link).expect("is made");
+    targets.put("x.rs", "pub fn f() -> String { format!(\"{:?}\", file!()) }\n");
+    let ws = targets.place.text("work/ws");
+    let compile = |target: &str| {
+        let deps = format!("{target}/debug/deps");
+        targets.compile_as("target", &targets.argv_in(&deps, &LIBRARY))
+    };
+    let hits = |found: &[String]| found.last().is_some_and(|last| last == "hit");
+    for target in ["../elsewhere", "sub/../../more", "link/../t"] {
+        let found = compile(target);
+        assert!(hits(&found), "{target}: {found:?}");
+    }
+    let found = compile(&format!("{ws}/../elsewhere"));
+    assert!(hits(&found), "{found:?}");
+    for target in ["../more", "sub/../../elsewhere"] {
+        assert_eq!(compile(&format!("{ws}/{target}")), ["hit"], "{target}");
+    }
+    // The link leads elsewhere.
+    std::fs::remove_file(&link).expect("is removed");
+    std::os::unix::fs::symlink("../more/sub", &link).expect("is made");
+    targets.put("../more/t/CACHEDIR.TAG", "");
+    targets.put("../more/t/debug/deps/.keep", "");
+    for target in ["link/../t".to_owned(), format!("{ws}/link/../t")] {
+        let found = compile(&target);
+        assert!(hits(&found), "{target}: {found:?}");
+    }
+    let climbing = ["-o", "sub/../x.rlib"];
+    let argv: Vec<String> =
+        [&targets.rustc[..]].iter().chain(&LIBRARY).chain(&climbing).map(|word| (*word).to_owned()).collect();
+    let found = targets.compile_as("target", &argv);
+    assert!(hits(&found), "{found:?}");
+}
+
+/// The real path of the target directory differs as well.
+#[test]
+fn what_is_derived_from_a_path_with_parents() {
+    let Some(targets) = Targets::new() else { return };
+    targets.put("u.rs", "pub fn v() -> String { m::m!().to_string() }\n");
+    targets.put("../more/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55");
+    let macros = |target: &str| format!("work/{target}/debug/deps/libm-0123456789abcdef.so");
+    targets.put("../more/debug/deps/.keep", "");
+    targets.make_macro(
+        "std::fs::canonicalize(std::env::args().find(|word| word.ends_with(\"/deps\")).unwrap()).unwrap().display().to_string()",
+    );
+    larder_testkit::copy_program(targets.place.path(&macros("elsewhere")), targets.place.path(&macros("more")));
+    targets.place.settle();
+    let ws = targets.place.text("work/ws");
+    let compile = |target: &str| {
+        let deps = format!("{ws}/../{target}/debug/deps");
+        targets.compile_as("target", &targets.argv_in(&deps, &USER))
+    };
+    assert_eq!(compile("elsewhere").last().map(String::as_str), Some("hit"));
+    assert_ne!(compile("more")[0], "hit");
 }
