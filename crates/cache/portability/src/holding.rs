@@ -4,7 +4,7 @@
 
 use larder_compiler::Family;
 use larder_model::Rewrite;
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, holds_a_root_in_run};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, holds_a_root_in_parts};
 
 use crate::facts::{CommandFacts, Content, Outcome, Output, OutputKind, RunFacts};
 use crate::rewrites::rule;
@@ -40,10 +40,11 @@ impl RunFacts<'_> {
 
     pub(crate) fn bytes_hold_us(&self, bytes: &[u8]) -> bool {
         let CommandFacts { family, action, roots, .. } = self.command;
-        // rustc never makes a path above its target directory by itself: it names the working
-        // directory, which the key has. See `crate_of_rust` for other ways.
+        // rustc names the working directory, and crates that it reads name theirs. Such a directory may
+        // be above the target directory, but was not derived from its path: the key has the one, and the
+        // contents of the crates the other. See `crate_of_rust` for sources and macros.
         match family == Family::Rustc && roots.is_outside(&action.cwd) {
-            true => holds_a_root_in_run(bytes, &self.roots(), &action.cwd),
+            true => holds_a_root_in_parts(bytes, &self.roots()),
             false => holds_a_root(bytes, &self.roots()),
         }
     }

@@ -26,19 +26,16 @@ use crate::roots::{holds_wide, is_plain, is_plain_byte};
 /// above that root.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root))
-        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, |_, _| true))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, |_| true))
 }
 
 /// Returns true if `bytes` contain any of the `roots` in the forms of [`holds_a_root`], with one
-/// exception. `cwd` is the directory in which the tool ran, and its path does not depend on the
-/// roots. So this directory, or one above it, counts only if the rest of the root's path is there as
-/// well. For example, of the root `/w/target` and the directory `/w`, `/w` counts together with
-/// `target/debug/x.rs`.
-pub fn holds_a_root_in_run(bytes: &[u8], roots: &[&[u8]], cwd: &[u8]) -> bool {
-    let counts = |above: &[u8], rest: &[u8]| {
-        let is_above_cwd = cwd.strip_prefix(above).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')));
-        !is_above_cwd || begins_a_path(bytes, rest)
-    };
+/// exception: a directory above a root counts only if the rest of the root's path is there as well. For
+/// example, of the root `/w/target`, `/w` counts together with `target/debug/x.rs`.
+///
+/// This is for tools that make a directory above a root in no other way than by splitting its path.
+pub fn holds_a_root_in_parts(bytes: &[u8], roots: &[&[u8]]) -> bool {
+    let counts = |rest: &[u8]| begins_a_path(bytes, rest);
     roots.iter().any(|root| holds(bytes, root))
         || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, counts))
 }
@@ -60,11 +57,11 @@ fn has_lines(bytes: &[u8]) -> bool {
 }
 
 /// Returns true if a directory above the root occurs as a whole string, and `counts` returns true for
-/// it and the rest of the root's path.
-fn holds_above(bytes: &[u8], root: &[u8], counts: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+/// the rest of the root's path.
+fn holds_above(bytes: &[u8], root: &[u8], counts: impl Fn(&[u8]) -> bool) -> bool {
     let ends = root.iter().enumerate().skip(1).filter(|(_, c)| **c == b'/').map(|(at, _)| at);
     ends.map(|end| (&root[..end], &root[end + 1..]))
-        .any(|(above, rest)| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some() && counts(above, rest))
+        .any(|(above, rest)| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some() && counts(rest))
 }
 
 fn holds(bytes: &[u8], root: &[u8]) -> bool {

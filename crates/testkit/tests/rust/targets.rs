@@ -138,6 +138,16 @@ fn each_target_directory_hits() {
             targets.keep(target, crate_of);
             targets.place.settle();
         }
+        // A crate from elsewhere that has code of one of the workspace in it.
+        targets.put("../registry/z.rs", "pub fn h() -> String { x::f(3) }\n");
+        let mut argv = targets.argv(target, &["--crate-name=z", "--crate-type=lib", "z.rs"]);
+        let dependency = format!("x={}/debug/deps/libx-0123456789abcdef.rlib", targets.full(target));
+        argv.extend(["--extern".to_owned(), dependency]);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let registry = targets.place.path("work/registry");
+        let found = compared(&targets.place, &argv, &argv, RUNS_MAX, &|run| run.cwd(&registry));
+        assert_eq!(found.last().map(String::as_str), Some("hit"), "{target}: {found:?}");
+        assert!(index == 0 || found.len() == 1, "{target}: {found:?}");
     }
 }
 
