@@ -163,6 +163,21 @@ mod tests {
     }
 
     #[test]
+    fn a_root_in_two_parts() {
+        let check = |text: &str, expect: bool| {
+            let bytes = [b"!<arch>\n.debug_line\0", text.as_bytes()].concat();
+            let root: &[&[u8]] = &[b"/w/s/target"];
+            assert_eq!(holds_a_root_in_parts(&bytes, root), expect, "{text:?}");
+            assert!(holds_a_root(&bytes, root), "{text:?}");
+        };
+        check("\0/w/s\0src/lib.rs\0", false);
+        check("/w/s\0target_feature\0a/target/x\0", false);
+        check("/w/s\0target/debug/x.rs\0", true);
+        check("/w\0s/target/debug/x.rs\0", true);
+        check("/w/s/target/debug\0", true);
+    }
+
+    #[test]
     fn roots_are_found_in_every_form() {
         let check = |bytes: &[u8], root: &str, expect: bool| {
             assert_eq!(holds_a_root(bytes, &[root.as_bytes()]), expect, "{} {root}", bytes.escape_ascii());

@@ -268,7 +268,7 @@ fn what_is_derived_from_a_path_with_parents() {
     targets.make_macro(
         "std::fs::canonicalize(std::env::args().find(|word| word.ends_with(\"/deps\")).unwrap()).unwrap().display().to_string()",
     );
-    larder_testkit::copy_program(targets.place.path(&macros("elsewhere")), targets.place.path(&macros("more")));
+    larder_testkit::copy_program(targets.place.path(macros("elsewhere")), targets.place.path(macros("more")));
     targets.place.settle();
     let ws = targets.place.text("work/ws");
     let compile = |target: &str| {
