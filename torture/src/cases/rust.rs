@@ -190,6 +190,7 @@ pub(super) fn cases() -> Vec<Case> {
     ];
     cases.extend(searched());
     cases.extend(target_directories());
+    cases.extend(nested_target_directories());
     cases
 }
 
@@ -237,5 +238,40 @@ fn target_directories() -> Vec<Case> {
             .loose("*.rlib", random.1).sh(format!("export OUT=$PWD/t/out; {}", target("", "t"))).twice()
             .sh(format!("export OUT=$PWD/u/out; {}", target("", "u"))).then("elsewhere", nothing())
             .changes("edited", put("u/out/g.rs", "pub fn g() -> u8 { 1 }\n")),
+    ]
+}
+
+/// Compiles into target directories inside of the working directory, which is above their paths, and
+/// into one whose path has `..` in it.
+#[rustfmt::skip]
+fn nested_target_directories() -> Vec<Case> {
+    let target = |at: &str, more: &str| format!(
+        "cd w; $WRAP {} --edition 2021 --crate-name x x.rs --crate-type lib -g --emit dep-info,metadata,link --out-dir {at}/debug/deps {more}", *RUSTC);
+    let places = ["$PWD/t", "$PWD/a/longer/t", "$PWD/../t", "$PWD/l/../../t", "../t"];
+    let made = || all([sh("mkdir -p w/t/debug/deps w/a/longer/t/debug/deps t/debug/deps w/sub; ln -s sub w/l"),
+        put("w/t/CACHEDIR.TAG", ""), put("w/a/longer/t/CACHEDIR.TAG", ""), put("t/CACHEDIR.TAG", "")]);
+    let in_each = |case: Case, more: &str| {
+        let first = case.sh(target(places[0], more)).twice().may_miss();
+        places[1..].iter().fold(first, |case, at| case.sh(target(at, more)).then(at, nothing()))
+    };
+    let own = "use std::ffi::*; unsafe extern \"C\" { fn dladdr(address: *const c_void, info: *mut [*const c_char; 4]) -> c_int; } \
+        static HERE: u8 = 0; let mut info = [std::ptr::null(); 4]; unsafe { dladdr(&raw const HERE as *const c_void, &mut info); } \
+        let path = unsafe { CStr::from_ptr(info[0]) }.to_str().unwrap().to_owned();";
+    let argument = "std::env::args().find(|word| word.ends_with(\"/deps\")).unwrap()";
+    let above = |path: &str| format!("std::path::Path::new(&{path}).ancestors().nth(3).unwrap().display().to_string()");
+    let with = |name: &str, body: &str| crate_case(&format!("nested-target-{name}")).setup(macro_of(body)).setup(made())
+        .setup(sh("for t in w/t w/a/longer/t t; do cp -p libm.so $t/debug/deps; done"))
+        .file("w/x.rs", "pub fn v() -> String { m::m!().to_string() }\n");
+    vec![
+        in_each(crate_case("nested-target").setup(made()).file("w/x.rs", LIB), ""),
+        in_each(crate_case("nested-target-split").setup(made()).file("w/x.rs", LIB), "-C split-debuginfo=unpacked"),
+        in_each(with("argument", &above(argument)), "--extern m=../libm.so"),
+        with("own-path", &format!("{own} {}", above("path"))).sh(target(places[0], "--extern m=t/debug/deps/libm.so")).twice().may_miss()
+            .sh(target(places[1], "--extern m=a/longer/t/debug/deps/libm.so")).then("another", nothing()),
+        with("looks", "std::path::Path::new(\"t/flag\").exists()").sh(target(places[0], "--extern m=../libm.so")).twice().may_miss()
+            .sh(target(places[1], "--extern m=../libm.so")).then("another", put("w/t/flag", "")),
+        crate_case("nested-target-includes").setup(made()).file("w/x.rs", "pub const N: &[u8] = include_bytes!(\"t/debug/n.so\");\n")
+            .setup(sh("for t in w/t w/a/longer/t; do echo 1 > $t/debug/n.so; done")).sh(target(places[0], "")).twice().may_miss()
+            .sh(target(places[1], "")).then("another", put("w/t/debug/n.so", "2\n")),
     ]
 }

@@ -185,18 +185,37 @@ impl Bound {
                  places whose paths have it, until places without it gave the same result"
             }
             Bound::Variable => "the crate asks for a variable with the path of the target directory",
-            Bound::Source => "the crate includes a file of the target directory, and rustc hashes its path",
+            Bound::Source => {
+                "the crate uses a file of the target directory that its command line does not name, and its \
+                 path may be in a hash"
+            }
         }
     }
 
     /// What the user can do to make the result portable, if there is something.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
-            Bound::Variable | Bound::Source => Some("rust_paths = \"remap\""),
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance | Bound::AsLong | Bound::AsNamed => None,
+            Bound::Flag
+            | Bound::Input
+            | Bound::SeenOnce
+            | Bound::Chance
+            | Bound::AsLong
+            | Bound::AsNamed
+            | Bound::Variable
+            | Bound::Source => None,
+        }
+    }
+
+    /// What the user can do to make the result of rustc portable, if there is something. `is_remapped`
+    /// is true with the setting `rust_paths = "remap"`.
+    pub fn remedy_of_crate(self, is_remapped: bool) -> Option<&'static str> {
+        match self {
+            Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong | Bound::AsNamed => None,
+            _ if is_remapped => Some("the same path of the target directory"),
+            _ => Some("rust_paths = \"remap\", or the same path of the target directory"),
         }
     }
 }

@@ -66,7 +66,7 @@ reasons! {
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
         StandardInput, "standard-input", "may read standard input, which is a socket, a pipe that stays open or holds too much, or a terminal with something typed";
         OutputToStdout, "output-to-stdout", "an argument names a standard stream, or an output stream is a device, has no reader, or is an input too";
-        TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
+        TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report, -Z time-passes …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
         CannotObserve, "cannot-observe", "the tool cannot be observed here";

@@ -147,7 +147,7 @@ pub(crate) fn serves(entry: &Entry, here: &Digest, request: &Request, place: &Pl
         && !(bound == Bound::AsNamed && is_alike(entry.bound_by, request.roots.all()))
         && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
     {
-        return Err(elsewhere(bound, entry.bound_by));
+        return Err(elsewhere(bound, entry.bound_by, remedy(bound, request, place)));
     }
     Ok(())
 }
@@ -183,10 +183,18 @@ fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> 
     false
 }
 
+/// Returns what the user can do so that a result of this command can be used in other checkouts.
+pub fn remedy(bound: Bound, request: &Request, place: &Place) -> Option<&'static str> {
+    match request.family {
+        Family::Rustc => bound.remedy_of_crate(place.roots.remap_rust),
+        _ => bound.remedy(),
+    }
+}
+
 /// Says why a result from another checkout is not used here. `by` is the file or argument that ties
 /// it, or empty.
-fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
-    let remedy = bound.remedy().map(|remedy| format!("; to change that, use {remedy}")).unwrap_or_default();
+fn elsewhere(bound: Bound, by: &[u8], remedy: Option<&str>) -> Difference {
+    let remedy = remedy.map(|remedy| format!("; to change that, use {remedy}")).unwrap_or_default();
     let by = match (bound, by) {
         (Bound::Chance | Bound::AsLong | Bound::AsNamed, _) | (_, []) => String::new(),
         _ => format!(" ({})", String::from_utf8_lossy(by)),
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn reasons_are_sentences() {
         for bound in Bound::ALL {
-            let Difference { subject, what } = elsewhere(*bound, b"");
+            let Difference { subject, what } = elsewhere(*bound, b"", bound.remedy());
             let text = format!("{} {what}", String::from_utf8_lossy(&subject));
             let begins = ["the result was made", "the result may", "the result is"];
             assert!(begins.iter().any(|begin| text.starts_with(begin)), "{text}");

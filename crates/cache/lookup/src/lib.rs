@@ -46,7 +46,7 @@ mod tool;
 mod turn;
 
 pub use abilities::Abilities;
-pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
+pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, remedy, roots_digest};
 pub use by_text::{ByText, TextRequest, by_text, holds, is_text_worth_it};
 pub use observer::{
     Choice, changes_key, choose_observer, command_key, made_program_key, open_key, program_key, tool_key, unseen_path,

@@ -64,13 +64,31 @@ pub fn remapped(mut argv: Vec<Vec<u8>>, tool: &Tool, place: &Place) -> Vec<Vec<u
 ///
 /// A path with other characters than those below may be written in another form, for example in a
 /// dependency file or in JSON. It is no root then, so results stay in this directory.
+///
+/// If the path of the target directory has `..` in it, its real path is a root as well, because rustc
+/// and the C library resolve some paths. Other outputs with `..` stay in this directory.
 pub(crate) fn roots(rust: &Rust, place: &Place) -> Roots {
     let cwd = &place.cwd;
-    let is_plain = |path: &[u8]| path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@,~".contains(byte));
+    let is_plain = |path: &Vec<u8>| path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@,~".contains(byte));
     let top = rust.out_dir.map(|directory| absolute(cwd, directory));
     let top = top.and_then(|directory| target_directory(&directory).map(<[u8]>::to_vec));
+    let real = top.as_ref().filter(|top| goes_up(top)).map(|top| real_path(top).filter(is_plain));
+    let is_resolved = top.is_some() && real != Some(None);
+    let climbs = rust.out_dir.is_some_and(goes_up) && !is_resolved;
+    if climbs || rust.outputs.iter().any(|path| goes_up(path)) {
+        return Roots::default();
+    }
     let remapped = place.roots.remap_rust.then(|| cwd.clone());
-    Roots::new(top.into_iter().chain(remapped).filter(|path| is_plain(path)))
+    Roots::new(top.into_iter().chain(remapped).chain(real.flatten()).filter(is_plain))
+}
+
+/// Returns true if a component of the path is `..`.
+fn goes_up(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|part| part == b"..")
+}
+
+fn real_path(directory: &[u8]) -> Option<Vec<u8>> {
+    larder_sys::Dir::open(directory, false).and_then(|directory| directory.real_path()).ok()
 }
 
 /// Returns true if the path is in a target directory of cargo.
@@ -81,7 +99,12 @@ pub fn is_in_target_directory(path: &[u8]) -> bool {
 fn target_directory(out_dir: &[u8]) -> Option<&[u8]> {
     let mut level = out_dir;
     for _ in 0..LEVELS_MAX {
-        level = &level[..level.iter().rposition(|&byte| byte == b'/').filter(|at| *at > 0)?];
+        let at = level.iter().rposition(|&byte| byte == b'/').filter(|at| *at > 0)?;
+        // `TARGET/..` is another directory.
+        if &level[at..] == b"/.." || level[..at].ends_with(b"/..") {
+            return None;
+        }
+        level = &level[..at];
         if TOPS.iter().any(|name| larder_sys::lstat(&[level, name].concat()).is_ok()) {
             return Some(level);
         }

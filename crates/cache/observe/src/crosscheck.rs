@@ -13,17 +13,17 @@
 //! what was seen once can be recorded with every later run of that program. Anything else that only
 //! one of the two saw means that the library misses something.
 //!
-//! All of this is pure, except for [`BothObservers`]. Unaware of: where verdicts are stored.
+//! All of this is pure, except for [`BothObservers`] and for paths with `..`. Unaware of: where verdicts are stored.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use larder_model::path::{file_name, without_parents};
+use larder_model::path::{file_name, split, without_parents};
 use larder_spawn::{Command, Destinations};
 use larder_sys::{FileType, Rivalry};
 
 use crate::event::{self, LOCAL_TIME};
-use crate::paths::has_parents;
+use crate::paths::{as_made, by_parents, has_parents};
 use crate::process_tree::ProcessTree;
 use crate::{Closing, EventKind, KernelObserver, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
@@ -240,6 +240,13 @@ pub fn compare(preload: &Trace, kernel: &Trace, own_paths: &[Vec<u8>], wrapper: 
     verdict
 }
 
+/// Returns the path with its directory resolved, if that exists.
+fn real(path: &[u8]) -> Option<Vec<u8>> {
+    let (directory, name) = split(path)?;
+    let directory = larder_sys::Dir::open(directory, false).and_then(|directory| directory.real_path()).ok()?;
+    Some([&directory, &b"/"[..], name].concat())
+}
+
 fn access((program, path, what): &Fact) -> Access {
     Access { program: program.to_vec(), path: path.clone(), kind: *what }
 }
@@ -264,6 +271,7 @@ struct Facts<'t> {
 impl<'t> Facts<'t> {
     fn of(trace: &'t Trace, links: &Links<'t>, own_paths: &[Vec<u8>], wrapper: &[u8]) -> Facts<'t> {
         let mut facts = Facts::default();
+        let by_parents = by_parents(trace, &real);
         let mut tree = ProcessTree::default();
         let mut loading: HashSet<u32> = HashSet::default();
         // The programs that a nested wrapper starts. The wrapper reports the tool that it runs, and
@@ -311,7 +319,8 @@ impl<'t> Facts<'t> {
                     facts.returned_to.insert((program, without_parents(&path)));
                 }
                 // A directory that is opened and then listed is given by two forms of its path.
-                let fact = (program, without_dots(path), what);
+                let path = without_dots(path);
+                let fact = (program, as_made(&by_parents, &path).unwrap_or(path), what);
                 if loading.contains(&e.pid) {
                     facts.loaders.insert(fact.clone());
                 }

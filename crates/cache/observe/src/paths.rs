@@ -5,6 +5,10 @@
 //! * `..` behind a directory that the command created itself;
 //! * symbolic links that the command created itself, which are replaced by their targets.
 //!
+//! A directory that the command created by a path with `..` keeps that path, also if the command uses
+//! the real one. For example, rustc makes `/w/../out/rmetaXyZ` and removes the files in it by a
+//! descriptor of the directory.
+//!
 //! This is sound because the next run creates the same directories and links again. Only the kernel
 //! can resolve any other `..` or link, so those stay as the command used them. For example, if the
 //! command has created `/w/b`, then `/w/b/../in` becomes `/w/in`.
@@ -23,9 +27,9 @@ const LINKS_MAX: usize = 40;
 /// The normalized first and second path of an event, each `None` if the path is already normalized.
 pub(crate) type Names = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// Returns the normalized paths of all events, in their order.
-pub(crate) fn names(trace: &Trace) -> Vec<Names> {
-    let mut made = Made::default();
+/// Returns the normalized paths of all events, in their order. `real` resolves the directory of a path.
+pub(crate) fn names(trace: &Trace, real: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<Names> {
+    let mut made = Made { by_parents: by_parents(trace, real), ..Made::default() };
     trace.iter().map(|event| made.names_of(&event)).collect()
 }
 
@@ -34,11 +38,33 @@ pub(crate) fn has_parents(path: &[u8]) -> bool {
     contains(path, "/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
+/// A directory that a command made by a path with `..`.
+pub(crate) struct ByParents {
+    real: Vec<u8>,
+    path: Vec<u8>,
+}
+
+/// Returns the directories that the command made by paths with `..`. `real` resolves the directory of
+/// a path.
+pub(crate) fn by_parents(trace: &Trace, real: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<ByParents> {
+    let is_one = |event: &Event<&[u8]>| event.kind == EventKind::MakeDirectory && event.error == 0;
+    let made = trace.iter().filter(|event| is_one(event) && has_parents(event.path));
+    made.filter_map(|event| Some(ByParents { real: real(event.path)?, path: event.path.to_vec() })).collect()
+}
+
+/// Returns the path by which the command made the directory that contains `path`. Returns `None` if
+/// `path` is not the real path of a file or directory in one of `directories`.
+pub(crate) fn as_made(directories: &[ByParents], path: &[u8]) -> Option<Vec<u8>> {
+    let rest = |made: &ByParents| path.strip_prefix(&made.real[..]).filter(|rest| matches!(rest, [] | [b'/', ..]));
+    directories.iter().find_map(|made| Some([&made.path, rest(made)?].concat()))
+}
+
 /// The directories and symbolic links that the command has created so far.
 #[derive(Default)]
 struct Made {
     directories: Set<Vec<u8>>,
     links: Map<Vec<u8>, Vec<u8>>,
+    by_parents: Vec<ByParents>,
 }
 
 impl Made {
@@ -95,6 +121,9 @@ impl Made {
     /// Returns the normalized `path`, or `None` if it does not change. If `follow` is true, a link
     /// at its end is replaced by its target as well.
     fn name(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
+        if let Some(made) = as_made(&self.by_parents, path) {
+            return Some(self.name(&made, follow).unwrap_or(made));
+        }
         let odd = path.windows(2).any(|pair| matches!(pair, [b'/', b'/' | b'.']));
         if !path.starts_with(b"/") || !odd && self.links.is_empty() {
             return None;
@@ -152,7 +181,7 @@ mod tests {
         let read = EventKind::Open(OpenFlags(OpenFlags::READ));
         let check = |before: &[Event], kind: EventKind, path: &str, expect: &str| {
             let events = before.iter().cloned().chain([event(kind, path, "")]).collect();
-            let names = names(&Trace { events, ..Trace::default() });
+            let names = names(&Trace { events, ..Trace::default() }, &|_| None);
             let found = names.last().and_then(|(first, _)| first.clone()).unwrap_or(path.into());
             assert_eq!(String::from_utf8_lossy(&found), expect, "{path}");
         };
@@ -173,5 +202,20 @@ mod tests {
         check(&[event(EventKind::Symlink, "l", "/w/l")], EventKind::Lstat, "/w/l", "/w/l");
         let gone = [event(EventKind::Symlink, "in", "/w/l"), event(EventKind::Unlink, "/w/l", "")];
         check(&gone, read, "/w/l", "/w/l");
+    }
+
+    #[test]
+    fn a_directory_that_was_made_by_its_parents() {
+        let check = |path: &str, expect: &str| {
+            let events = vec![event(EventKind::MakeDirectory, "/w/a/../t", ""), event(EventKind::Unlink, path, "")];
+            let real = |path: &[u8]| (path == b"/w/a/../t").then(|| b"/w/t".to_vec());
+            let names = names(&Trace { events, ..Trace::default() }, &real);
+            let found = names.last().and_then(|(first, _)| first.clone()).unwrap_or(path.into());
+            assert_eq!(String::from_utf8_lossy(&found), expect, "{path}");
+        };
+        check("/w/t/x", "/w/a/../t/x");
+        check("/w/t", "/w/a/../t");
+        check("/w/a/../t/x", "/w/a/../t/x");
+        check("/w/t2/x", "/w/t2/x");
     }
 }

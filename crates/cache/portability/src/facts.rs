@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use larder_compiler::{Family, Invocation, Naming};
 use larder_model::path::{absolute, file_name, without_parents};
-use larder_model::{Action, Carried, Looked, PLACEHOLDER, Roots};
+use larder_model::{Action, Bound, Carried, Looked, PLACEHOLDER, Roots};
 use larder_sys::Opening;
 use memchr::memmem;
 
@@ -22,6 +22,10 @@ pub(crate) const NO_NAMES: [&[u8]; 9] =
 /// Outputs larger than this are not searched, in bytes. They count as if they held every text that
 /// is searched for.
 pub const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+
+/// Why a result can be used only where it was made, or only under a condition: the kind of the
+/// limit, and a path, an argument or a text that is the cause.
+pub type Limit = (Bound, Vec<u8>);
 
 /// A command, as far as it matters here.
 #[derive(Clone, Copy)]
@@ -132,6 +136,12 @@ impl RunFacts<'_> {
 
     pub(crate) fn names_us(&self, text: &[u8]) -> bool {
         self.command.roots.encode_text(text).contains(&PLACEHOLDER)
+    }
+
+    /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
+    /// it. The map then replaces only a part of the root path, and the rest remains in the result.
+    pub(crate) fn is_cut_by(&self, old: &[u8]) -> bool {
+        self.command.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
     }
 
     pub(crate) fn environment_names_us(&self) -> bool {

@@ -20,8 +20,10 @@
 
 mod c_words;
 mod compiled_text;
+mod crate_of_rust;
 mod facts;
 mod file_macro;
+mod holding;
 mod inactive_regions;
 mod macro_table;
 mod portability;
@@ -37,8 +39,8 @@ mod volatile_ids;
 
 pub use c_words::names_files;
 pub use compiled_text::{Header, Reading, compiled_text};
-pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
-pub use portability::{Decision, Limit};
+pub use facts::{CommandFacts, Content, Limit, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
+pub use portability::Decision;
 pub use rewrites::{Rewrites, rule};
 pub use script_scan::{ScriptScan, compares_dates, run_by_shells_alone};
 pub use volatile_ids::{VolatileIds, holds_an_address, outside_the_system};

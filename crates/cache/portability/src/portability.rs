@@ -16,20 +16,18 @@
 
 use std::borrow::Cow;
 
-use larder_compiler::{
-    Family, Naming, RustPaths, Stage, is_for_linker, only_preprocesses, rust_paths, writes_dependencies,
-};
+use larder_compiler::{Family, Naming, Stage, is_for_linker, only_preprocesses, writes_dependencies};
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite, contains, contains_any};
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, leads_a_linker, sums_sources};
+use larder_relocate::{hides_its_text, leads_a_linker, sums_sources};
 use larder_sys::{Opening, as_path};
 use memchr::memmem;
 
 use crate::c_words::names_files;
-use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
+use crate::facts::{CommandFacts, Content, Limit, Outcome, Output, RunFacts, whole};
+use crate::holding::Holding;
 use crate::preprocessed_text::{can_be_expanded, file_that_names, is_free_of, names_expanded, stands_bare};
-use crate::rewrites::{Rewrites, rule};
-use crate::rust_text::names_included_files_only;
+use crate::rewrites::Rewrites;
 use crate::source_scan::Sources;
 
 /// File name extensions of texts that a compiler reads and a linker does not.
@@ -38,25 +36,8 @@ const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".hxx", b".inc", b".def", b".ipp",
 ];
 
-/// File name extensions of crates and of native libraries. If one of them holds a root path, that is
-/// known without its name.
-const CRATE_ENDINGS: [&[u8]; 5] = [b".rlib", b".rmeta", b".so", b".a", b".o"];
-
-/// Why a result can be used only where it was made, or only under a condition: the kind of the
-/// limit, and a path, an argument or a text that is the cause.
-pub type Limit = (Bound, Vec<u8>);
-
-fn is_crate(path: &[u8]) -> bool {
-    CRATE_ENDINGS.iter().any(|ending| path.ends_with(ending))
-}
-
 fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
-}
-
-/// Returns true for the value of rustc's option `-C rpath`.
-fn is_rpath(value: &[u8]) -> bool {
-    value == b"rpath" || value.starts_with(b"rpath=")
 }
 
 /// Returns true if a name of Microsoft's C++ ABI has an anonymous namespace: `?A0x1b2c3d4e@`. The
@@ -69,11 +50,6 @@ fn names_anonymous_namespace(bytes: &[u8]) -> bool {
         (1..=DIGITS_MAX).contains(&digits) && rest.get(digits) == Some(&b'@')
     };
     memmem::find_iter(bytes, MARK).any(|at| is_number(&bytes[at + MARK.len()..]))
-}
-
-/// Returns true if an output may hold a path that leads up from its own directory.
-fn climbs_from_itself(output: &Output) -> bool {
-    output.content().is_some_and(|content| content.bytes().is_none_or(|bytes| contains(&bytes, "$ORIGIN/..")))
 }
 
 /// The decision.
@@ -133,104 +109,6 @@ impl RunFacts<'_> {
                 }
             }
         }
-    }
-
-    /// Decides for rustc. Its roots are cargo's target directory, and if rustc was told to replace
-    /// their paths, also the working directory (`lookup::rust`).
-    ///
-    /// - `--out-dir`, `-L`, `--extern` and `-C incremental` name the target directory. rustc keeps
-    ///   none of these paths, and the outputs are searched for them.
-    /// - A source in the target directory, or a variable with its path, may be in a hash. Sources
-    ///   are there if a build script wrote them (`OUT_DIR`).
-    /// - If paths are replaced, the paths of sources are not in a hash. A variable with such a path
-    ///   may be. The result is then reused elsewhere after a second place gave the same result.
-    /// - The dependency file and the messages name the outputs as they are on the command line.
-    /// - With `-C rpath`, a program holds the relative path from its own directory to that of each
-    ///   shared library. The number of `..` in it depends on how deep the target directory lies, so
-    ///   equal results from two places say nothing of a third.
-    fn crate_of_rust(&self, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
-        let Outcome { outputs, messages } = *outcome;
-        let mut rewrites = Rewrites::none(outputs.len());
-        let rust = rust_paths(&self.command.action.argv[1..]);
-        let is_remapped = self.paths_are_remapped(&rust);
-        self.crate_is_fixed(&rust)?;
-        if let Some(option) = rust.others.iter().find(|value| is_rpath(value))
-            && outputs.iter().any(climbs_from_itself)
-        {
-            return Err((Bound::Flag, option.to_vec()));
-        }
-        if let Some(limit) = self.crate_may_hold_a_path(&rust, is_remapped) {
-            return Err(if is_remapped { (Bound::SeenOnce, Vec::new()) } else { limit });
-        }
-        for (index, output) in outputs.iter().enumerate().filter(|(index, _)| holding.outputs[*index]) {
-            let rules: &[Rewrite] = if output.path.ends_with(b".d") { &[Rewrite::Text] } else { &[] };
-            let rewrite = output.content().and_then(|content| self.rule_for(content, rules));
-            rewrites.outputs[index] = rewrite.ok_or_else(|| (Bound::Output, output.shown_path()))?;
-        }
-        for (index, content) in messages.iter().copied().enumerate().filter(|(index, _)| holding.messages[*index]) {
-            rewrites.messages[index] = self.rule_for(content, &[Rewrite::Text]).ok_or((Bound::Message, Vec::new()))?;
-        }
-        Ok(rewrites)
-    }
-
-    /// Returns true if rustc was told to replace the working directory and every root.
-    fn paths_are_remapped(&self, rust: &RustPaths) -> bool {
-        let is_replaced = |path: &Vec<u8>| rust.remaps.iter().any(|(from, _)| from == path);
-        let CommandFacts { action, roots, .. } = self.command;
-        !rust.limits_remaps && is_replaced(&action.cwd) && roots.paths().iter().all(is_replaced)
-    }
-
-    /// Returns an error if rustc replaces paths in a way that differs in another place.
-    fn crate_is_fixed(&self, rust: &RustPaths) -> Result<(), Limit> {
-        let is_root = |from: &[u8]| self.command.roots.paths().iter().any(|root| root == from);
-        let is_odd = |(from, to): &&(&[u8], &[u8])| !is_root(from) && self.is_cut_by(from) || self.names_us(to);
-        if let Some((from, _)) = rust.remaps.iter().find(is_odd) {
-            return Err((Bound::Flag, from.to_vec()));
-        }
-        Ok(())
-    }
-
-    /// Returns why the crate may hold something that was derived from a root path.
-    fn crate_may_hold_a_path(&self, rust: &RustPaths, is_remapped: bool) -> Option<Limit> {
-        let cwd = &self.command.action.cwd;
-        if !is_remapped && self.names_us(cwd) {
-            return Some((Bound::Argument, cwd.clone()));
-        }
-        if let Some(other) = rust.others.iter().find(|value| self.names_us(value)) {
-            return Some((Bound::Argument, other.to_vec()));
-        }
-        // A linker that is not known has got the path of the output.
-        let learns_it = self.foreign_program || self.plugins_read_arguments;
-        if learns_it || is_remapped && self.plugins_ask_directory {
-            return Some((Bound::Argument, self.command.invocation.output.clone().unwrap_or_else(|| cwd.clone())));
-        }
-        let is_asked = |name: &Vec<u8>| !NO_NAMES.contains(&name.as_slice()) || self.asked_by_plugins.contains(name);
-        let asked = self.environment.iter().find(|(name, value)| {
-            value.as_ref().is_some_and(|value| self.names_us(value))
-                && is_asked(name)
-                && !(is_remapped && self.only_names_included_files(name))
-        });
-        if let Some((name, _)) = asked {
-            return Some((Bound::Variable, name.clone()));
-        }
-        let is_source = |path: &[u8]| !is_crate(path) && !self.command.roots.is_outside(path);
-        let source = self.looked.iter().find(|(path, looked)| looked.content && is_source(path));
-        if let Some((source, _)) = source.filter(|_| !is_remapped) {
-            return Some((Bound::Source, source.clone()));
-        }
-        let input = self.carried.rooted.first().or(self.carried.fixed.as_ref());
-        input.map(|input| (Bound::Input, input.clone()))
-    }
-
-    /// Returns true if a crate uses a variable only to name files that it includes. No macro of
-    /// another crate may use the variable, so no crate that was read may contain its name.
-    fn only_names_included_files(&self, variable: &[u8]) -> bool {
-        let is_free = |path: &Vec<u8>| match is_crate(path) {
-            true => self.command.roots.is_outside(path) || whole(path).is_some_and(|bytes| !contains(&bytes, variable)),
-            false => is_elf(path) || whole(path).is_some_and(|text| names_included_files_only(&text, variable)),
-        };
-        let mut read = self.looked.iter().filter(|(_, looked)| looked.content);
-        !self.asked_by_plugins.iter().any(|name| name == variable) && read.all(|(path, _)| is_free(path))
     }
 
     /// Returns true if the command compiles a source on its way to the linker, and the object may
@@ -448,36 +326,10 @@ impl RunFacts<'_> {
         self.command.action.argv.iter().any(|word| writes_dependencies(word))
     }
 
-    /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
-    /// it. The map then replaces only a part of the root path, and the rest remains in the result.
-    fn is_cut_by(&self, old: &[u8]) -> bool {
-        self.command.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
-    }
-
     fn arguments_name_us(&self) -> bool {
         let argv = &self.command.action.argv;
         // A compiler inside the checkout has its own headers there.
         argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.command.action.tool_path)
-    }
-
-    fn holding(&self, outcome: &Outcome) -> Holding {
-        let output = |output: &Output| match output.kind {
-            OutputKind::File(content) => self.holds_us(content),
-            OutputKind::Link(target) => self.bytes_hold_us(target),
-            OutputKind::Other => false,
-        };
-        Holding {
-            outputs: outcome.outputs.iter().map(output).collect(),
-            messages: outcome.messages.iter().map(|content| self.holds_us(*content)).collect(),
-        }
-    }
-
-    fn holds_us(&self, content: &dyn Content) -> bool {
-        content.bytes().is_none_or(|bytes| self.bytes_hold_us(&bytes) || hides_its_text(&bytes))
-    }
-
-    fn bytes_hold_us(&self, bytes: &[u8]) -> bool {
-        holds_a_root(bytes, &self.roots())
     }
 
     /// Returns how an output that holds a root path is rewritten, or `None` if it cannot be.
@@ -529,24 +381,6 @@ impl RunFacts<'_> {
     /// be a macro.
     fn stands_bare(&self, content: &dyn Content) -> bool {
         self.is_preprocessed_only() && content.bytes().is_none_or(|bytes| stands_bare(&bytes, &self.roots()))
-    }
-
-    fn rule_for(&self, content: &dyn Content, rules: &[Rewrite]) -> Option<Rewrite> {
-        let bytes = content.bytes()?;
-        let roots = self.roots();
-        rules.iter().copied().find(|rewrite| rule(*rewrite).is_some_and(|rule| can_be_relocated(rule, &bytes, &roots)))
-    }
-}
-
-/// Which outputs and messages hold a root path.
-struct Holding {
-    outputs: Vec<bool>,
-    messages: Vec<bool>,
-}
-
-impl Holding {
-    fn any(&self) -> bool {
-        self.outputs.iter().chain(&self.messages).any(|holds| *holds)
     }
 }
 

@@ -25,7 +25,25 @@ use crate::roots::{holds_wide, is_plain, is_plain_byte};
 /// directory. So an object with debug information also contains a root if it contains a directory
 /// above that root.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
-    roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
+    roots.iter().any(|root| holds(bytes, root))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, |_| true))
+}
+
+/// Returns true if `bytes` contain any of the `roots` in the forms of [`holds_a_root`], with one
+/// exception: a directory above a root counts only if the rest of the root's path is there as well. For
+/// example, of the root `/w/target`, `/w` counts together with `target/debug/x.rs`.
+///
+/// This is for tools that make a directory above a root in no other way than by splitting its path.
+pub fn holds_a_root_in_parts(bytes: &[u8], roots: &[&[u8]]) -> bool {
+    let counts = |rest: &[u8]| begins_a_path(bytes, rest);
+    roots.iter().any(|root| holds(bytes, root))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root, counts))
+}
+
+/// Returns true if a relative path may begin with this directory.
+fn begins_a_path(bytes: &[u8], directory: &[u8]) -> bool {
+    let start = [directory, b"/"].concat();
+    memmem::find_iter(bytes, &start).any(|at| at == 0 || bytes[at - 1] != b'/')
 }
 
 /// Returns true for an object, a program, a library or an archive of objects that has a section
@@ -38,10 +56,12 @@ fn has_lines(bytes: &[u8]) -> bool {
     (bytes.starts_with(&elf::ELFMAG) && is_kind() || is_archive(bytes)) && memmem::find(bytes, b".debug_line").is_some()
 }
 
-/// Returns true if a directory above the root occurs as a whole string.
-fn holds_above(bytes: &[u8], root: &[u8]) -> bool {
+/// Returns true if a directory above the root occurs as a whole string, and `counts` returns true for
+/// the rest of the root's path.
+fn holds_above(bytes: &[u8], root: &[u8], counts: impl Fn(&[u8]) -> bool) -> bool {
     let ends = root.iter().enumerate().skip(1).filter(|(_, c)| **c == b'/').map(|(at, _)| at);
-    ends.filter_map(|end| root.get(..end)).any(|above| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some())
+    ends.map(|end| (&root[..end], &root[end + 1..]))
+        .any(|(above, rest)| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some() && counts(rest))
 }
 
 fn holds(bytes: &[u8], root: &[u8]) -> bool {
@@ -140,6 +160,21 @@ mod tests {
         for bytes in [&b"BZh=$$\n"[..], b"BZh91\n", b"PK\x03\x04", b"\x1f\x8b\n", b"#!/bin/sh\n\x1f\x8b\x08", b""] {
             assert!(!is_compressed(bytes), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_root_in_two_parts() {
+        let check = |text: &str, expect: bool| {
+            let bytes = [b"!<arch>\n.debug_line\0", text.as_bytes()].concat();
+            let root: &[&[u8]] = &[b"/w/s/target"];
+            assert_eq!(holds_a_root_in_parts(&bytes, root), expect, "{text:?}");
+            assert!(holds_a_root(&bytes, root), "{text:?}");
+        };
+        check("\0/w/s\0src/lib.rs\0", false);
+        check("/w/s\0target_feature\0a/target/x\0", false);
+        check("/w/s\0target/debug/x.rs\0", true);
+        check("/w\0s/target/debug/x.rs\0", true);
+        check("/w/s/target/debug\0", true);
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod text;
 
 pub use config_status::uncut;
 pub use depfile::Writer;
-pub use forms::{hides_its_text, holds_a_root, is_compressed, leads_a_linker};
+pub use forms::{hides_its_text, holds_a_root, holds_a_root_in_parts, is_compressed, leads_a_linker};
 use names::Names;
 pub use ninja::{
     Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at, ninja_log_commands,

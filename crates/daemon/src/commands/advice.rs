@@ -23,7 +23,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("internal-error", "report the compiler's error to its makers"),
     ("shortage", "free memory or disk space, then run it again"),
     ("input-changed", "run it again: an input was written just before"),
-    ("clock", "set SOURCE_DATE_EPOCH, or remove __DATE__ and __TIME__"),
+    ("clock", "remove what asks: __DATE__, __TIME__, a macro of Rust"),
     ("network", "take the download out of the command"),
     ("device", "set LARDER_LOG to see which path it is"),
     ("not-observed", "`larder doctor` says whether the kernel observer works"),

@@ -8,6 +8,7 @@ mod proxy;
 mod remapped;
 mod searched;
 mod sessions;
+mod targets;
 mod together;
 
 use std::process::Command;

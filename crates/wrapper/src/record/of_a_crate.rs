@@ -7,21 +7,26 @@ use std::collections::BTreeSet;
 
 use larder_compiler::{Family, rust, rust_paths};
 use larder_lookup::is_in_target_directory;
-use larder_model::Looked;
 use larder_model::path::{file_name, parent};
+use larder_model::{Looked, contains};
 use larder_observe::Folded;
 use larder_sys::ChildEnd;
 
+use super::canonical_paths::CanonicalPaths;
 use super::entry::Run;
 use crate::run::observed_run::ObservedRun;
 
 impl Run<'_> {
-    /// Returns the directory of rustc's sessions of incremental compilation.
-    pub(super) fn sessions(&self) -> Option<Vec<u8>> {
+    /// Returns the directory of rustc's sessions of incremental compilation: its path on the command
+    /// line, and its real path, which rustc uses.
+    pub(super) fn sessions(&self) -> Vec<Vec<u8>> {
         if self.request.family != Family::Rustc {
-            return None;
+            return Vec::new();
         }
-        rust(&self.request.action.argv[1..]).incremental.map(|path| self.request.absolute(path))
+        let named = rust(&self.request.action.argv[1..]).incremental.map(|path| self.request.absolute(path));
+        let real = named.as_ref().filter(|path| contains(path, "/.."));
+        let real = real.and_then(|path| CanonicalPaths::default().of(&[path, &b"/."[..]].concat()));
+        named.into_iter().chain(real).collect()
     }
 
     /// Returns the directories of `-L dependency=`.

@@ -186,7 +186,7 @@ impl Run<'_> {
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
-            is_private: &|path| sessions.as_ref().is_some_and(|sessions| is_in(path, sessions)),
+            is_private: &|path| sessions.iter().any(|sessions| is_in(path, sessions)),
             first_pid: Some(observed.finished.pid),
             chance_is_compared: !matches!(family, Family::Generic | Family::Command),
         };

@@ -22,6 +22,19 @@ const DIFFER: [&[u8]; 2] = [b"getpid", b"getppid"];
 /// Parts of the mangled names of `std::env::args` and `std::env::args_os`, by which a macro reads
 /// the command line without a call that we see.
 const READ_ARGUMENTS: [&[u8]; 2] = [b"3std3env4args", b"3std3env7args_os"];
+/// Functions and variables of libc and the loader by which a macro learns the path of its own file, or
+/// reaches the command line.
+const LEARN_PATHS: [&[u8]; 9] = [
+    b"__libc_stack_end",
+    b"_dl_argv",
+    b"_dl_find_object",
+    b"_r_debug",
+    b"backtrace_symbols",
+    b"backtrace_symbols_fd",
+    b"dladdr",
+    b"dladdr1",
+    b"dlinfo",
+];
 /// A part of the mangled name of `proc_macro::Span::local_file`, which returns the path of a source as
 /// it is on this machine.
 const TELL_SOURCE: &[u8] = b"4Span10local_file";
@@ -102,6 +115,7 @@ impl Run<'_> {
             if imports(&UNOBSERVED) {
                 return Err(NotRecorded::Because(Unrecorded::NotObserved, path.to_vec()));
             }
+            folded.reads_arguments_late |= of_rustc && imports(&LEARN_PATHS);
             if imports(&LISTS_VARIABLES) {
                 folded.foreign_program.get_or_insert_with(|| path.to_vec());
             }

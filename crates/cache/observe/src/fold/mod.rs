@@ -102,7 +102,7 @@ struct Fold<'t> {
 
 /// Reduces `trace` to what the run relied on and what it changed, by the rules of `policy`.
 pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
-    let names = crate::paths::names(trace);
+    let names = crate::paths::names(trace, policy.real);
     let mut fold = Fold::default();
     if let Some(pid) = policy.first_pid {
         fold.processes.state(pid).began = -1;

@@ -24,7 +24,7 @@ use larder_compiler::{Family, is_masquerade_name};
 use larder_config::Settings;
 use larder_lookup::{
     Abilities, Answer, EarlierRecords, Place, Request, STREAMS, Scope, TextRequest, Tool, ask, by_text,
-    choose_observer, find, remapped, subject,
+    choose_observer, find, remapped, remedy, subject,
 };
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Content, Digest, Fallback, Manifest, Output};
@@ -302,7 +302,7 @@ fn verdict(
         outputs: outputs(&result, request),
         counts: entry.open().map(|(set, _)| FactCounts::of(&set)).unwrap_or_default(),
         effort,
-        bound: entry.bound.map(|bound| bound_text(bound, entry.bound_by)),
+        bound: entry.bound.map(|bound| bound_text(bound, entry.bound_by, remedy(bound, request, place))),
         rejected,
         facts: if verbose { facts_of(&manifest, at, request) } else { Vec::new() },
     })
@@ -310,11 +310,11 @@ fn verdict(
 
 /// Says why a result is valid only in the checkout where it was made, and what would lift that
 /// limit.
-fn bound_text(bound: Bound, by: &[u8]) -> String {
+fn bound_text(bound: Bound, by: &[u8], remedy: Option<&str>) -> String {
     // The parts of paths that are shared are not for people.
     let is_shown = !by.is_empty() && bound != Bound::AsNamed;
     let by = if is_shown { format!(" ({})", say::clean(by)) } else { String::new() };
-    let remedy = bound.remedy().map(|remedy| format!("; this would lift it: {remedy}")).unwrap_or_default();
+    let remedy = remedy.map(|remedy| format!("; this would lift it: {remedy}")).unwrap_or_default();
     format!("{}{by}{remedy}", bound.reason())
 }
 
