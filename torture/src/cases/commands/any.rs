@@ -83,6 +83,12 @@ fn plain() -> Vec<Case> {
             .any_py("import os; print(sorted(name for name in os.environ if name.startswith('SSH_')))").twice()
             .env("SSH_TTY", "x").then("set", nothing()),
         run("env-unused").any("cat in").twice().env("UNUSED", "1").then("set", nothing()).hits(),
+        run("job-variable-unused").any("cat in").env("GITHUB_SHA", "1").twice().env("GITHUB_SHA", "2")
+            .then("another job", nothing()).hits(),
+        run("job-variable-named").any_sh("echo $CI_JOB_ID").env("CI_JOB_ID", "1").twice().env("CI_JOB_ID", "2")
+            .changes("another job", nothing()),
+        run("job-variable-listed").any_sh("env | grep ^BUILD_N").env("BUILD_NUMBER", "1").twice()
+            .env("BUILD_NUMBER", "2").changes("another job", nothing()).env("BUILD_NUMBER", "3").changes("a third", nothing()),
         run("cwd").any("pwd").twice().cwd("d").changes("another", nothing()).any("pwd -P").then("-P", nothing()),
         run("cwd-relative-input").any("cat a").cwd("d").file("e/a", "e\n").twice().cwd("e")
             .changes("another", nothing()),
