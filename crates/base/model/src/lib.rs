@@ -54,14 +54,14 @@ pub use image::{
 };
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{
-    Belongs, Change, DateSource, DirectoryChecks, DirectoryTimes, Git, Habit, Identity, Looked, Prior, Seen, Times,
-    is_name_of_tempfile,
+    Belongs, Change, DateSource, DirectoryChecks, DirectoryTimes, Git, HOST_IF_COMPUTED, Habit, Identity, Looked,
+    Prior, Seen, Times, is_name_of_tempfile,
 };
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, JOB_VARIABLES,
-    Links, NamedFact, ObservationSet, OfHistory, SIGNALS, SOCKETS, SetReader, Twins, UMASK, Unread, found_along_path,
-    looked_for_along_path, names_digest,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, HISTORY_VARIABLES, HOST_FIELDS, HOST_NAME, INHERITED, INTERNAL_VARIABLES,
+    JOB_VARIABLES, Links, NamedFact, ObservationSet, OfHistory, SIGNALS, SOCKETS, SetReader, Twins, UMASK, Unread,
+    found_along_path, host_field, looked_for_along_path, names_digest, of_host_field,
 };
 pub use origin::Origin;
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};

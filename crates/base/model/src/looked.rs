@@ -294,6 +294,10 @@ pub struct DateSource {
     pub rewritten: Vec<Vec<u8>>,
 }
 
+/// The letter in [`Seen::host`] that stands for the name of the host if the run could show it only by a
+/// computed name of a variable.
+pub const HOST_IF_COMPUTED: u8 = b'h';
+
 /// The paths that a run relied on and the paths that it changed, each in the order of the first
 /// access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -311,8 +315,9 @@ pub struct Seen {
     pub umask: bool,
     /// The umask was asked for by a program that may have set it.
     pub umask_is_set: bool,
-    /// The host name or another answer of `uname` was asked for.
-    pub host: bool,
+    /// The letters of [`crate::HOST_FIELDS`] that may have been shown of the answer of `uname`, and
+    /// [`HOST_IF_COMPUTED`].
+    pub host: Vec<u8>,
     /// It was asked which kinds of sockets exist.
     pub sockets: bool,
     /// The command set the owner or attributes of something it made, possibly to what they already

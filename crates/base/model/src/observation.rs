@@ -134,8 +134,26 @@ impl OfHistory {
         Some((&rest[..space], how))
     }
 }
-/// The name of the [`EnvFact`] for the answer of `uname`, host name included.
-pub const HOST: &[u8] = b"\0host";
+/// The start of the names that [`host_field`] makes.
+const HOST: &[u8] = b"\0host ";
+/// The fields of the answer of `uname`, by the letters of the options of that program, and `d` for the
+/// domain.
+pub const HOST_FIELDS: &[u8] = b"snrvmd";
+/// The name of the host as a variable of [`OfHistory`].
+pub const HOST_NAME: &[u8] = b"=host name";
+
+/// Returns the name of the [`EnvFact`] for one of [`HOST_FIELDS`].
+pub fn host_field(letter: u8) -> Vec<u8> {
+    [HOST, &[letter]].concat()
+}
+
+/// Returns the letter in a name that [`host_field`] made, or `None` if it is another name.
+pub fn of_host_field(name: &[u8]) -> Option<u8> {
+    match name.strip_prefix(HOST)? {
+        [letter] => Some(*letter),
+        _ => None,
+    }
+}
 /// The name of the [`EnvFact`] for the kinds of sockets that exist.
 pub const SOCKETS: &[u8] = b"\0sockets";
 
@@ -165,9 +183,9 @@ pub fn looked_for_along_path(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
-    /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`], [`SIGNALS`], [`INHERITED`], [`JOB_VARIABLES`], or a name that [`found_along_path`] or
-    /// [`OfHistory::fact_name`] makes.
+    /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`],
+    /// [`SOCKETS`], [`SIGNALS`], [`INHERITED`], [`JOB_VARIABLES`], or a name that [`found_along_path`],
+    /// [`host_field`] or [`OfHistory::fact_name`] makes.
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
     /// was not set.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use larder_model::{
     Action, ActionResult, Age, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact,
-    ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, Modified, NamedFact,
+    ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, Links, Made, Manifest, ModeRule, Modified, NamedFact,
     ObservationSet, Observer, Output, OutputKind, Placement, PreprocessedText, Reader, Rewrite, Roots, Status, Streams,
     Terminal, Twins, UMASK, Unrecorded, Variable, Writer, names_digest,
 };
@@ -87,7 +87,7 @@ fn set() -> ObservationSet<'static> {
             EnvFact { name: b"", value: Some(Digest([5; 32])) },
             EnvFact { name: b"CPATH", value: None },
             EnvFact { name: UMASK, value: Some(Digest([9; 32])) },
-            EnvFact { name: HOST, value: Some(Digest([10; 32])) },
+            EnvFact { name: b"\0host n", value: Some(Digest([10; 32])) },
         ],
         twins: vec![
             Twins { paths: [b"\0\x01/a.h", b"\0\x01/b.h"], same_file: true, same_time: true },

@@ -63,10 +63,10 @@ pub use naming::{Naming, naming};
 pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
-    LISTS_VARIABLES, Language, SERVED, Told, compares_no_dates, configures, habit, has_cmake_rules, is_build_tool,
-    is_compiler_part, is_config_status, is_in_no_order, is_known_program, is_log, is_ninjas, is_plain_system_script,
-    is_rule_hashes, is_rustc, is_shell, lists_targets, may_load_plugins, runs_meson, runs_no_script,
-    shows_what_it_searches, starts_others, unpacks,
+    LISTS_VARIABLES, Language, SERVED, Told, compares_no_dates, configures, habit, has_cmake_rules, host_fields,
+    is_build_tool, is_compiler_part, is_config_status, is_in_no_order, is_known_program, is_log, is_ninjas,
+    is_plain_system_script, is_rule_hashes, is_rustc, is_shell, lists_targets, may_load_plugins, runs_meson,
+    runs_no_script, shows_what_it_searches, starts_others, unpacks,
 };
 pub use provable::depfile_plan;
 pub use python::{draws_numbers, is_standard_library, reads_clock_at_import, source_of_bytecode};

@@ -74,6 +74,39 @@ pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
     }
 }
 
+/// Returns the fields of the answer of `uname` that a program of the system may show: letters of
+/// `HOST_FIELDS` in the model. A shell only needs the name of the host, for its prompt and the variable
+/// `HOSTNAME`.
+pub fn host_fields(program: &[u8], arguments: Option<&[&[u8]]>) -> Vec<u8> {
+    const ALL: &[u8] = b"snrvmd";
+    if is_shell(program) {
+        return b"n".to_vec();
+    }
+    let (b"uname", Some(words)) = (file_name(program), arguments) else { return ALL.to_vec() };
+    let mut fields = Vec::new();
+    for word in words {
+        let letters: &[u8] = match *word {
+            b"--kernel-name" => b"s",
+            b"--nodename" => b"n",
+            b"--kernel-release" => b"r",
+            b"--kernel-version" => b"v",
+            b"--machine" | b"--processor" | b"--hardware-platform" => b"m",
+            b"--operating-system" => b"o",
+            [b'-', letters @ ..]
+                if !letters.is_empty() && letters.iter().all(|letter| b"snrvmpio".contains(letter)) =>
+            {
+                letters
+            }
+            _ => return ALL.to_vec(),
+        };
+        fields.extend(letters.iter().map(|letter| if b"pi".contains(letter) { b'm' } else { *letter }));
+    }
+    // The name of the operating system is fixed when the program is made.
+    let asks_only_system = fields.is_empty();
+    fields.retain(|letter| *letter != b'o');
+    if asks_only_system { b"s".to_vec() } else { fields }
+}
+
 /// Programs that print all environment variables, whatever their names.
 pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
 
@@ -227,4 +260,30 @@ pub fn may_load_plugins(program: &[u8]) -> bool {
 /// process, so its name alone says little about what it may do.
 pub fn is_rustc(program: &[u8]) -> bool {
     table::rule(program) == Rule::Rustc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_uname_shows() {
+        let check = |line: &str, expect: &str| {
+            let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
+            let found = host_fields(b"/usr/bin/uname", Some(&words));
+            assert_eq!(String::from_utf8_lossy(&found), expect, "{line}");
+        };
+        check("", "s");
+        check("-sm", "sm");
+        check("-r -v", "rv");
+        check("-o", "");
+        check("-p", "m");
+        check("--nodename", "n");
+        for other in ["-a", "--all", "--node", "-x", "-", "x"] {
+            check(other, "snrvmd");
+        }
+        assert_eq!(host_fields(b"/usr/bin/uname", None), b"snrvmd");
+        assert_eq!(host_fields(b"/usr/bin/hostname", Some(&[])), b"snrvmd");
+        assert_eq!(host_fields(b"/bin/bash", Some(&[])), b"n");
+    }
 }

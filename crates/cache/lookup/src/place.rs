@@ -5,8 +5,8 @@
 
 use larder_compiler::{Family, differs_between_jobs, environment, is_of_job};
 use larder_model::{
-    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INHERITED, INTERNAL_VARIABLES, JOB_VARIABLES, OfHistory, SIGNALS, SOCKETS,
-    Terminal, UMASK, looked_for_along_path,
+    ALL_VARIABLES, HISTORY_VARIABLES, HOST_NAME, INHERITED, INTERNAL_VARIABLES, JOB_VARIABLES, OfHistory, SIGNALS,
+    SOCKETS, Terminal, UMASK, looked_for_along_path, of_host_field,
 };
 use larder_spawn::Destinations;
 
@@ -54,29 +54,37 @@ impl Place {
     }
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
-    /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `SIGNALS`, `INHERITED`, `ALL_VARIABLES`, `JOB_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
+    /// or a reserved one for something else that a process inherits: `UMASK`, `SOCKETS`,
+    /// `SIGNALS`, `INHERITED`, `ALL_VARIABLES`, `JOB_VARIABLES`, one of `found_along_path`, `host_field` or `OfHistory`, or the empty name for
     /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
             b"" => Some(self.whole_environment()),
             UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
-            HOST => Some(larder_sys::host()),
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
             INHERITED => Some(larder_sys::limits_and_rights(true)),
             ALL_VARIABLES => Some(self.listed_variables(|_| true)),
             JOB_VARIABLES => Some(self.listed_variables(is_of_job)),
+            name if of_host_field(name).is_some() => larder_sys::host_field(of_host_field(name)?),
             name => match (looked_for_along_path(name), OfHistory::of_fact_name(name)) {
                 (Some(programs), _) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
-                (None, Some((variable, OfHistory::IsSet))) => self.variable(variable).map(|_| Vec::new()),
-                (None, Some((variable, OfHistory::Length(length)))) => {
-                    self.variable(variable).filter(|value| value.len() == length).map(|_| Vec::new())
+                (None, Some((variable, how))) => {
+                    let value = self.history_value(variable)?;
+                    match how {
+                        OfHistory::Value(_) => Some(value),
+                        OfHistory::Length(length) if value.len() != length => None,
+                        OfHistory::Length(_) | OfHistory::IsSet => Some(Vec::new()),
+                    }
                 }
-                (None, Some((variable, OfHistory::Value(_)))) => self.variable(variable).map(<[u8]>::to_vec),
                 (None, None) => self.variable(name).map(<[u8]>::to_vec),
             },
         }
+    }
+
+    /// Returns the value of a variable that [`OfHistory`] concerns.
+    pub fn history_value(&self, variable: &[u8]) -> Option<Vec<u8>> {
+        if variable == HOST_NAME { larder_sys::host_field(b'n') } else { self.variable(variable).map(<[u8]>::to_vec) }
     }
 
     /// Returns the variables for which `is_meant` is true as a command that lists them sees them, for

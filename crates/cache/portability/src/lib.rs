@@ -42,5 +42,5 @@ pub use compiled_text::{Header, Reading, compiled_text};
 pub use facts::{CommandFacts, Content, Limit, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
 pub use portability::Decision;
 pub use rewrites::{Rewrites, rule};
-pub use script_scan::{ScriptScan, compares_dates, run_by_shells_alone};
+pub use script_scan::{HostName, ScriptScan, compares_dates, run_by_shells_alone};
 pub use volatile_ids::{VolatileIds, holds_an_address, outside_the_system};

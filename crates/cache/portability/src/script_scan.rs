@@ -15,7 +15,7 @@ use larder_compiler::{
     own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
 use larder_model::path::file_name;
-use larder_model::{contains_any, is_in_word};
+use larder_model::{contains, contains_any, is_in_word};
 use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::{hides_its_text, is_compressed};
 
@@ -26,6 +26,18 @@ use crate::volatile_ids::{VolatileIds, may_be_printed, outside_the_system, ran_w
 /// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
 /// large makefiles: curl's `tests/libtest` has one of 95 MB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+/// How the texts of a command may show the name of the host, which shells such as bash know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostName {
+    /// A text names the variable, or the texts were not searched.
+    #[default]
+    Named,
+    /// A text may compute the name of the variable, or list all.
+    Computed,
+    /// No text can show it.
+    Unused,
+}
 
 /// What the texts of a command mention.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +67,9 @@ pub struct ScriptScan {
     pub variables: BTreeSet<Vec<u8>>,
     /// The file names of programs that cannot ask for the status of a file.
     without_status: HashSet<Vec<u8>>,
+    /// How shells may show the name of the host.
+    pub host_name: HostName,
+    names_host: bool,
     /// A text may show which signals are ignored.
     pub shows_ignored_signals: bool,
     /// A text may put the name of a search path or of a variable of a CI service together, or cannot be
@@ -112,6 +127,13 @@ impl ScriptScan {
                 found.named.shell_clocks |= times_commands(text);
                 found.add_own(own_process(text, Signs::Number));
             }
+        }
+        if may_be_run {
+            found.host_name = match found.names_host {
+                true => HostName::Named,
+                false if found.computes_search_paths || found.list_variables => HostName::Computed,
+                false => HostName::Unused,
+            };
         }
         found
     }
@@ -213,6 +235,9 @@ impl ScriptScan {
         }
         let names: HashSet<&[u8]> = words(text).collect();
         let is_meant = |name: &&[u8]| is_left_out(name) || is_search_path(name) || is_of_job(name);
+        // `${PS1@P}` and prompts of an interactive shell show it as well.
+        let is_host = |name: &&[u8]| matches!(*name, b"HOST" | b"HOSTNAME" | b"PS1" | b"PS4" | b"PROMPT");
+        self.names_host |= names.iter().any(is_host) || contains(text, "@P}");
         self.variables.extend(names.into_iter().filter(is_meant).map(<[u8]>::to_vec));
         self.shows_ignored_signals |= shows_ignored_signals(text);
         self.computes_search_paths |= computes_search_paths(text);
@@ -262,6 +287,7 @@ impl ScriptScan {
     fn may_hold_anything(&mut self, by: &[Reader]) {
         self.add(Named::ANYTHING, by);
         (self.name_processes, self.computes_search_paths, self.shows_ignored_signals) = (true, true, true);
+        self.names_host = true;
         (self.own_process.named, self.own_process.alone) = (true, true);
         self.name_inodes.1 = true;
     }

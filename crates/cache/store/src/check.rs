@@ -13,8 +13,8 @@ use std::io;
 
 use larder_model::path::join;
 use larder_model::{
-    ALL_VARIABLES, Age, DecodeError, Digest, DirFacts, Fact, JOB_VARIABLES, Links, NamedFact, ObservationSet,
-    OfHistory, Roots, SetReader, Twins, Unread, ValueKey, is_encoded, names_digest,
+    ALL_VARIABLES, Age, DecodeError, Digest, DirFacts, Fact, HOST_NAME, JOB_VARIABLES, Links, NamedFact,
+    ObservationSet, OfHistory, Roots, SetReader, Twins, Unread, ValueKey, is_encoded, names_digest, of_host_field,
 };
 use larder_sys::{Dir, FileType, Stat, Trust};
 
@@ -117,7 +117,10 @@ impl Checker<'_> {
                 let subject = match (fact.name, OfHistory::of_fact_name(fact.name)) {
                     (b"" | ALL_VARIABLES, _) => &b"the environment"[..],
                     (JOB_VARIABLES, _) => b"the CI service's description of the job",
+                    (_, Some((HOST_NAME, _))) => b"the name of the host",
                     (_, Some((variable, _))) => variable,
+                    (name, None) if of_host_field(name) == Some(b'n') => b"the name of the host",
+                    (name, None) if of_host_field(name).is_some() => b"the answer of uname",
                     (name, None) => name,
                 };
                 let all = matches!(fact.name, b"" | ALL_VARIABLES | JOB_VARIABLES);

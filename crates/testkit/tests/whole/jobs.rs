@@ -1,9 +1,9 @@
-//! Variables by which CI services describe a job. They differ in each job, and count only if the
-//! command may read them.
+//! Variables by which CI services describe a job, and the name of the host, which is another one in
+//! each container. They count only if the command may read them.
 
 use std::fs;
 
-use larder_testkit::{Run, has, probe_skip};
+use larder_testkit::{Run, can_mount, has, larder_text, probe_skip};
 
 use crate::project::{Project, outcome};
 
@@ -105,4 +105,53 @@ fn another_branch_counts_by_its_name() {
     assert_eq!(outcomes(&project, script, &[1, 2, 3, 4], with_tag), ["miss", "miss", "hit", "miss"]);
     let without = |run: Run, job| if job == 4 { run.without("CI_JOB_ID") } else { run };
     assert_eq!(outcomes(&project, "eval 'cat in > out'", &[1, 2, 3, 4], without), ["miss", "miss", "hit", "miss"]);
+}
+
+/// Runs a script on hosts of different names, as in containers, without larder and through it, and
+/// compares what both leave in `out`. Returns the outcomes.
+#[track_caller]
+fn outcomes_on_hosts(project: &Project, script: &str) -> String {
+    let log = project.place.path("log");
+    let on = |host: &str, words: &[&str]| {
+        project.lay_out(0);
+        let alone = ["unshare", "--uts", "sh", "-c", "hostname $0; exec \"$@\"", host];
+        let run = project.place.run(&[&alone[..], words].concat()).cwd(project.text(0, ""));
+        run.env("LARDER_LOG", &log).run().ends(0);
+        fs::read(project.text(0, "out")).expect("the script writes the file")
+    };
+    let outcome_on = |host: &str| {
+        let _ = fs::remove_file(&log);
+        let plain = on(host, &["sh", "-c", script]);
+        project.place.settle();
+        let cached = on(host, &[larder_text(), "run", "--", "sh", "-c", script]);
+        assert_eq!(cached, plain, "{script} on {host}");
+        fs::read_to_string(&log).expect("cannot read the log").lines().last().map(outcome).expect("the log has no line")
+    };
+    ["h1", "h22", "h333", "h4444"].map(outcome_on).join(" ")
+}
+
+#[test]
+fn the_name_of_the_host_counts_if_it_can_be_shown() {
+    probe_skip!(can_mount() && has("hostname") && has("bash"), "no host can be given a name here");
+    let project = Project::of(&[("in", "1\n"), ("Makefile", "S := $(shell uname -s)\nout: in\n\tcp in out\n")]);
+    for (script, expected) in [
+        ("bash -c 'cat in > out'", "miss hit hit hit"),
+        ("make SHELL=/bin/bash", "miss hit hit hit"),
+        ("uname > out", "miss hit hit hit"),
+        ("uname -sm > out", "miss hit hit hit"),
+        ("uname -o > out", "miss hit hit hit"),
+        ("bash -c 'eval \"cat in > out\"'", "miss miss hit hit"),
+        ("uname -n > out", "miss miss miss miss"),
+        ("uname --node > out", "miss miss miss miss"),
+        ("uname -a > out", "miss miss miss miss"),
+        ("hostname > out", "miss miss miss miss"),
+        ("cp /bin/uname u; ./u -n > out; rm u", "miss miss miss miss"),
+        ("bash -c 'echo $HOSTNAME > out'", "miss miss miss miss"),
+        ("bash -c 'n=HOST; n=${n}NAME; echo ${!n} > out'", "miss miss miss miss"),
+        ("bash -c 'set' | grep ^HOST.AME > out", "miss miss miss miss"),
+        ("bash -c 'x=\"\\h\"; echo \"${x@P}\" > out'", "miss miss miss miss"),
+        ("printf 'echo $HOST%s' NAME | bash > out", "miss miss miss miss"),
+    ] {
+        assert_eq!(outcomes_on_hosts(&project, script), expected, "{script}");
+    }
 }

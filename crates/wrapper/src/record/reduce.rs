@@ -3,18 +3,18 @@
 //! see.
 
 use larder_compiler::{
-    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
-    is_standard_library, matters_on_terminal_only, opens_output, replaces_output, rewrites_output, source_of_bytecode,
-    unlinks_output,
+    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, host_fields,
+    is_compiler_part, is_shell, is_standard_library, matters_on_terminal_only, opens_output, replaces_output,
+    rewrites_output, source_of_bytecode, unlinks_output,
 };
 use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
 use larder_model::{
-    ALL_VARIABLES as ALL, Change, HOST, Habit, INHERITED, Looked, OfHistory, SIGNALS, SOCKETS, Seen, Terminal, Times,
-    UMASK, Unrecorded, contains,
+    ALL_VARIABLES as ALL, Change, HOST_IF_COMPUTED, HOST_NAME, Habit, INHERITED, JOB_VARIABLES, Looked, OfHistory,
+    SIGNALS, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded, contains, host_field,
 };
 use larder_observe::{Folded, Observed, Origin, Policy, Start, fold, loader_looks};
-use larder_portability::ScriptScan;
+use larder_portability::{HostName, ScriptScan, outside_the_system};
 use larder_store::Bounds;
 use larder_sys::FileType;
 
@@ -134,10 +134,16 @@ impl Run<'_> {
             (any_inherited, INHERITED),
             (any_inherited, SIGNALS),
             (seen.umask, UMASK),
-            (seen.host, HOST),
             (seen.sockets, SOCKETS),
         ];
         self.add_variables_left_out(scripts, seen);
+        let of_host = seen.host.iter().map(|letter| match *letter {
+            HOST_IF_COMPUTED => {
+                OfHistory::Value(place.history_value(HOST_NAME).map(|name| name.len())).fact_name(HOST_NAME)
+            }
+            letter => host_field(letter),
+        });
+        seen.environment.extend(of_host.map(|name| (name.clone(), place.asked(&name))));
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
@@ -170,9 +176,11 @@ impl Run<'_> {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
             // A nested wrapper may also report what else it inherited.
-            variable: &|name| {
-                if name == SIGNALS { place.asked(name) } else { place.variable(name).map(<[u8]>::to_vec) }
+            variable: &|name| match name {
+                SIGNALS | JOB_VARIABLES => place.asked(name),
+                name => place.variable(name).map(<[u8]>::to_vec),
             },
+            host_fields: &|program, kept| host_fields_shown(program, kept, scripts),
             is_compiler_part: &is_compiler_part,
             habit: &|program, kept, origin| self.habit(program, kept, origin, scripts),
             configures: &|program, kept| {
@@ -292,5 +300,19 @@ mod tests {
         for text in ["-I/j/s", "/j/s/", "/j/s//", "/j/s/.", "/j/s/./", "/j/s/b/..", "/j/s:/x", "/j/s/b:/j/s", "/j/sb"] {
             check(text, true);
         }
+    }
+}
+
+/// Returns what a program may show of the answer of `uname`: letters as in [`Seen::host`].
+fn host_fields_shown(program: &[u8], kept: &[u8], scripts: &ScriptScan) -> Vec<u8> {
+    let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
+    let trusted = if outside_the_system(program) { &b""[..] } else { program };
+    if !is_shell(file_name(trusted)) {
+        return host_fields(trusted, words.as_deref());
+    }
+    match scripts.host_name {
+        HostName::Named => b"n".to_vec(),
+        HostName::Computed => vec![HOST_IF_COMPUTED],
+        HostName::Unused => Vec::new(),
     }
 }

@@ -8,11 +8,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use larder_compiler::is_of_job;
 use larder_lookup::{Place, Request, left_out};
 use larder_model::path::{absolute, join};
 use larder_model::{
-    ActionResult, Fact, HOST, Links, Looked, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
-    looked_for_along_path,
+    ALL_VARIABLES, ActionResult, Fact, HOST_NAME, JOB_VARIABLES, Links, Looked, ObservationSet, OfHistory, Output,
+    OutputKind, Placement, Roots, SOCKETS, UMASK, looked_for_along_path, of_host_field,
 };
 use larder_observe::{
     Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_BELONGS,
@@ -145,17 +146,15 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         if let Some(programs) = looked_for_along_path(variable.name) {
             events.extend(not_found_along_path(place, variable.name, programs));
         }
+        if let Some(letter) = of_host_field(variable.name) {
+            events.push(Event { extra: letter.into(), ..event(EventKind::Identity) });
+        }
+        events.extend(of_history(place, variable.name));
         events.extend(match variable.name {
             UMASK => Some(Event { extra: REPORTED_UMASK, ..event(EventKind::Umask) }),
-            HOST => Some(event(EventKind::Identity)),
             SOCKETS => Some(Event { extra: INTERNET[0], ..at(EventKind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,
-            name => {
-                let value = place.asked(name);
-                let error = if value.is_some() { 0 } else { ENOENT };
-                let path2 = value.unwrap_or_default();
-                Some(Event { error, path2, ..at(EventKind::GetEnvironment, name) })
-            }
+            name => Some(asked(name, place.asked(name))),
         });
     }
     // Compilers read PWD. It is reported as a variable because their key has only the directory
@@ -288,6 +287,26 @@ fn made(path: &[u8], output: &Output, before: Option<&Stat>, events: &mut Vec<Ev
             events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(EventKind::Symlink) });
         }
         OutputKind::Removed => events.push(Event { mode: FILE, ..at(EventKind::Unlink, path) }),
+    }
+}
+
+/// Returns the event of asking for a variable.
+fn asked(name: &[u8], value: Option<Vec<u8>>) -> Event {
+    let error = if value.is_some() { 0 } else { ENOENT };
+    Event { error, path2: value.unwrap_or_default(), ..at(EventKind::GetEnvironment, name) }
+}
+
+/// Returns the events of a run that may have read variables unseen, as the fact of this name says. Most
+/// variables are in the key of the outer run, but not those that describe a job of a CI service.
+fn of_history(place: &Place, name: &[u8]) -> Vec<Event> {
+    match (name, OfHistory::of_fact_name(name)) {
+        (b"" | ALL_VARIABLES | JOB_VARIABLES, _) => {
+            let of_job = place.history_variables().filter(|name| is_of_job(name));
+            let values = of_job.map(|name| asked(name, place.history_value(name)));
+            values.chain([asked(JOB_VARIABLES, place.asked(JOB_VARIABLES))]).collect()
+        }
+        (_, Some((HOST_NAME, _))) => vec![Event { extra: b'n'.into(), ..event(EventKind::Identity) }],
+        _ => Vec::new(),
     }
 }
 

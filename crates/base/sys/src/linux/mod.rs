@@ -76,9 +76,10 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, Usage, Use, address_space_is_limited, allowed_processors, ancestors, become_subreaper,
     build_of_ours, busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec,
-    exec_with, file_size_is_limited, host, inherited, limits_and_rights, more_descriptors_are_open, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets, umask,
-    umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns, wanting_to_run,
+    exec_with, file_size_is_limited, host_field, inherited, limits_and_rights, more_descriptors_are_open,
+    out_of_the_way, parent_process_id, process_id, process_state, processor_is_free, signals_and_niceness, sockets,
+    umask, umask_beside_threads, usage_of_children, usage_of_ourselves, wait_with_usage, wanted_processor_ns,
+    wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};

@@ -465,11 +465,20 @@ pub fn umask_beside_threads() -> Option<u32> {
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
-/// Returns all fields of `uname`, a line each.
-pub fn host() -> Vec<u8> {
+/// Returns a field of the answer of `uname`, by the letter of the option of that program, and `d` for
+/// the domain.
+pub fn host_field(letter: u8) -> Option<Vec<u8>> {
     let said = rustix::system::uname();
-    let parts = [said.sysname(), said.nodename(), said.release(), said.version(), said.machine(), said.domainname()];
-    parts.map(|part| part.to_bytes()).join(&b'\n')
+    let field = match letter {
+        b's' => said.sysname(),
+        b'n' => said.nodename(),
+        b'r' => said.release(),
+        b'v' => said.version(),
+        b'm' => said.machine(),
+        b'd' => said.domainname(),
+        _ => return None,
+    };
+    Some(field.to_bytes().to_vec())
 }
 
 /// Returns which kinds of network sockets can be created: for each kind a line with the errno, or

@@ -87,7 +87,7 @@ impl<'t> Fold<'t> {
             // the original does.
             umask: self.run.umask || self.processes.copy_masked_modes(),
             umask_is_set: self.run.umask_is_set,
-            host: self.run.host,
+            host: self.run.host.clone(),
             sockets: self.run.sockets,
             dates_count: self.run.dates_count,
             owners_set: self.run.owners_set,

@@ -50,6 +50,7 @@ use self::process_state::{Life, Processes};
 use self::run_state::RunState;
 use crate::event::{self, EventKind, INTERFACES, INTERNET, RANDOM_BY_VDSO, SOCKET};
 use crate::paths::has_parents;
+use crate::process_tree::Running;
 use crate::trace::Trace;
 
 type Event<'a> = event::Event<&'a [u8]>;
@@ -138,6 +139,21 @@ impl<'t> Fold<'t> {
         self.run.refuse(why, path);
     }
 
+    /// Notes what a process may show of the answer of `uname`. A nested wrapper says which field.
+    fn host(&mut self, e: &Event<'t>, policy: &Policy) {
+        let letters = match u8::try_from(e.extra) {
+            Ok(letter) if letter != 0 => vec![letter],
+            _ => {
+                let Running { program, arguments } = self.processes.runs(e.pid);
+                (policy.host_fields)(program, arguments)
+            }
+        };
+        let host = &mut self.run.host;
+        host.extend(letters);
+        host.sort_unstable();
+        host.dedup();
+    }
+
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
         self.after_looking(e, policy);
@@ -180,7 +196,7 @@ impl<'t> Fold<'t> {
             EventKind::Forked => self.processes.forked(e),
             EventKind::Network if only_tries(e) && self.tries_sockets(e.pid, policy) => self.run.sockets = true,
             EventKind::Network | EventKind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
-            EventKind::Identity => self.run.host = true,
+            EventKind::Identity => self.host(e, policy),
             EventKind::Umask => {
                 self.run.umask = true;
                 let is_answer = e.extra == event::REPORTED_UMASK && self.habit(e.pid, policy).reports;

@@ -36,6 +36,9 @@ pub struct Policy<'a> {
     /// Returns true for a program, with its arguments, that examines the machine for a build by
     /// making programs and running them. For example, `configure`.
     pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// Returns what the program with these arguments may show of the answer of `uname`: letters as in
+    /// `Seen::host`.
+    pub host_fields: &'a dyn Fn(&[u8], &[u8]) -> Vec<u8>,
     /// Returns true for paths in the standard library of a Python, which is given by its path.
     pub is_standard_library: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// Returns true for files with compiled code of the standard library of a Python that reads the

@@ -14,7 +14,8 @@ use super::path_state::FileId;
 pub(super) struct RunState<'t> {
     pub(super) umask: bool,
     pub(super) umask_is_set: bool,
-    pub(super) host: bool,
+    /// See `Seen::host`.
+    pub(super) host: Vec<u8>,
     pub(super) sockets: bool,
     /// The command set owners or extended attributes of something that it had made.
     pub(super) owners_set: bool,

@@ -45,6 +45,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
         is_standard_library: &|_, path| path.starts_with(b"/usr/lib/python3."),
         reads_clock_at_import: &|_, path| path.ends_with(b"/logging.pyc"),
         configures: &|program, _| program == b"configure",
+        host_fields: &|program, _| if program.ends_with(b"/uname") { b"s".to_vec() } else { b"snrvmd".to_vec() },
         habit: &|program, told, origin| {
             let part =
                 origin == Origin::MadeToAsk || program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");

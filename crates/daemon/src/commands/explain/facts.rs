@@ -1,8 +1,8 @@
 //! Describes in words what a record relies on and which outputs it has.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, INHERITED, JOB_VARIABLES, Links, NamedFact, ObservationSet,
-    OfHistory, OutputKind, Roots, SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, INHERITED, JOB_VARIABLES, Links, NamedFact, ObservationSet, OfHistory,
+    OutputKind, Roots, SIGNALS, SOCKETS, Status, UMASK, looked_for_along_path, of_host_field,
 };
 
 use super::secret;
@@ -65,8 +65,8 @@ pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
         JOB_VARIABLES => Some("variables of the CI service"),
         name if OfHistory::of_fact_name(name).is_some() => Some("a variable that differs between jobs or shells"),
         UMASK => Some("the umask"),
-        HOST => Some("the output of uname"),
         SOCKETS => Some("the available kinds of sockets"),
+        name if of_host_field(name).is_some() => Some("a field of the output of uname"),
         SIGNALS => Some("ignored signals and niceness"),
         INHERITED => Some("limits, users and allowed processors"),
         name if looked_for_along_path(name).is_some() => Some("directories of PATH with programs that were looked for"),
