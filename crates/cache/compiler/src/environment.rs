@@ -67,7 +67,7 @@ pub(crate) fn begins_name_of_job(start: &[u8]) -> bool {
         Some(prefix) => start.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(start),
         None => entry.as_bytes().starts_with(start),
     };
-    SERVICES.iter().chain(DIFFER_BETWEEN_JOBS).any(|entry| may_begin(entry))
+    SERVICES.iter().chain(DIFFER_BETWEEN_JOBS).any(may_begin)
 }
 
 /// Returns the names for which [`is_search_path`] is true.

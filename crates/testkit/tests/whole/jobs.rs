@@ -7,7 +7,7 @@ use larder_testkit::{Run, can_mount, has, larder_text, probe_skip};
 
 use crate::project::{Project, outcome};
 
-/// The variables of job `number`.
+/// Sets the variables of job `number`.
 fn of_job(run: Run, number: usize) -> Run {
     let sha = format!("{number}").repeat(40);
     run.env("CI", "true")

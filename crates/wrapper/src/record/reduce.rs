@@ -287,6 +287,20 @@ fn names_directory(text: &[u8], directory: &[u8]) -> bool {
     })
 }
 
+/// Returns what a program may show of the answer of `uname`: letters as in [`Seen::host`].
+fn host_fields_shown(program: &[u8], kept: &[u8], scripts: &ScriptScan) -> Vec<u8> {
+    let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
+    let trusted = if outside_the_system(program) { &b""[..] } else { program };
+    if !is_shell(file_name(trusted)) {
+        return host_fields(trusted, words.as_deref());
+    }
+    match scripts.host_name {
+        HostName::Named => b"n".to_vec(),
+        HostName::Computed => vec![HOST_IF_COMPUTED],
+        HostName::Unused => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,19 +314,5 @@ mod tests {
         for text in ["-I/j/s", "/j/s/", "/j/s//", "/j/s/.", "/j/s/./", "/j/s/b/..", "/j/s:/x", "/j/s/b:/j/s", "/j/sb"] {
             check(text, true);
         }
-    }
-}
-
-/// Returns what a program may show of the answer of `uname`: letters as in [`Seen::host`].
-fn host_fields_shown(program: &[u8], kept: &[u8], scripts: &ScriptScan) -> Vec<u8> {
-    let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
-    let trusted = if outside_the_system(program) { &b""[..] } else { program };
-    if !is_shell(file_name(trusted)) {
-        return host_fields(trusted, words.as_deref());
-    }
-    match scripts.host_name {
-        HostName::Named => b"n".to_vec(),
-        HostName::Computed => vec![HOST_IF_COMPUTED],
-        HostName::Unused => Vec::new(),
     }
 }

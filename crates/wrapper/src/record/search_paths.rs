@@ -220,7 +220,7 @@ fn shows_its_searches(start: &Start, ours: &[u8]) -> bool {
         let is_stream =
             |word: &&[u8]| *word == b"-" || word.ends_with(b"f-") || word.ends_with(b"=-") || is_of_kernel(word);
         let runs_text = is_build_tool(name) || Language::of(name) == Some(Language::Awk);
-        return !(runs_text && words.iter().any(is_stream)) && !prints_variables(start);
+        return !(prints_variables(start) || runs_text && words.iter().any(is_stream));
     }
     // The scripts of the system's packages are not searched for names of variables, and the text that
     // comes through a pipe is not known.

@@ -4,6 +4,9 @@
 
 use larder_model::{Habit, Identity, Prior};
 
+/// Returns what a program with these arguments may show of the answer of `uname`.
+pub(super) type HostFieldsOf<'a> = dyn Fn(&[u8], &[u8]) -> Vec<u8> + 'a;
+
 /// Returns what a program does in every run, from its file name, its arguments as in the `path2` of
 /// an `EventKind::Start`, and its origin.
 pub type HabitOf<'a> = dyn Fn(&[u8], &[u8], Origin) -> Habit + 'a;
@@ -38,7 +41,7 @@ pub struct Policy<'a> {
     pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// Returns what the program with these arguments may show of the answer of `uname`: letters as in
     /// `Seen::host`.
-    pub host_fields: &'a dyn Fn(&[u8], &[u8]) -> Vec<u8>,
+    pub host_fields: &'a HostFieldsOf<'a>,
     /// Returns true for paths in the standard library of a Python, which is given by its path.
     pub is_standard_library: &'a dyn Fn(&[u8], &[u8]) -> bool,
     /// Returns true for files with compiled code of the standard library of a Python that reads the

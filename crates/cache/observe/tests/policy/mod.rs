@@ -15,6 +15,7 @@ pub(crate) fn of_a_compile(pid: u32) -> Policy<'static> {
         is_compiler_part: &|_| true,
         habit: &|program, _, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         configures: &|_, _| false,
+        host_fields: &|_, _| b"snrvmd".to_vec(),
         is_standard_library: &|_, _| false,
         reads_clock_at_import: &|_, _| false,
         wrapper: b"",
