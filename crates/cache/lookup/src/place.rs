@@ -64,8 +64,12 @@ impl Place {
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
             INHERITED => Some(larder_sys::limits_and_rights(true)),
-            ALL_VARIABLES => Some(self.listed_variables(|_| true)),
-            JOB_VARIABLES => Some(self.listed_variables(is_of_job)),
+            ALL_VARIABLES => Some(self.listed_variables(|_| true).join(&b'\n')),
+            JOB_VARIABLES => {
+                let mut listed = self.listed_variables(is_of_job);
+                listed.sort_unstable();
+                Some(listed.join(&b'\n'))
+            }
             name if of_host_field(name).is_some() => larder_sys::host_field(of_host_field(name)?),
             name => match (looked_for_along_path(name), OfHistory::of_fact_name(name)) {
                 (Some(programs), _) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
@@ -90,7 +94,7 @@ impl Place {
     /// Returns the variables for which `is_meant` is true as a command that lists them sees them, for
     /// the observations `ALL_VARIABLES` and `JOB_VARIABLES`. Variables with observations of their own
     /// are left out, and those that differ between jobs are there without their values.
-    fn listed_variables(&self, is_meant: fn(&[u8]) -> bool) -> Vec<u8> {
+    fn listed_variables(&self, is_meant: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let is_listed = |name: &[u8]| {
             is_meant(name)
                 && !self.scope.no_env.iter().any(|ignored| ignored == name)
@@ -102,7 +106,7 @@ impl Place {
             true => name.clone(),
             false => [name, &b"="[..], value].concat(),
         };
-        pairs.map(shown).chain(self.oddities.iter().cloned()).collect::<Vec<_>>().join(&b'\n')
+        pairs.map(shown).chain(self.oddities.iter().cloned()).collect()
     }
 
     /// Returns the names of the variables with an observation of their own if a command may read

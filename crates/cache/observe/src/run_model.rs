@@ -79,8 +79,8 @@ pub struct Open<'t> {
     pub failed: bool,
     /// True if it is known to be a regular file.
     pub is_regular: bool,
-    /// Device and inode of the file, if they are known.
-    pub file: Option<(u64, u64)>,
+    /// What `stat` reported of the file, if it is known.
+    pub identity: Option<Identity>,
     phase: u32,
 }
 
@@ -147,7 +147,7 @@ impl<'t> RunModel<'t> {
                     flags,
                     failed: event.error != 0,
                     is_regular: event.file_type() == FileType::File,
-                    file: event.identity.map(|id| id.file_id()),
+                    identity: event.identity,
                     phase,
                 }),
                 _ => {}

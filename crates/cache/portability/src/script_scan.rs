@@ -15,7 +15,7 @@ use larder_compiler::{
     own_process, runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
 use larder_model::path::file_name;
-use larder_model::{contains, contains_any, is_in_word};
+use larder_model::{Identity, contains, contains_any, is_in_word};
 use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::{hides_its_text, is_compressed};
 
@@ -396,15 +396,28 @@ fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
     found
 }
 
-/// Returns true if a shell, a build tool or awk read a file that is gone, so that it cannot be
-/// searched.
+/// Returns true if a shell, a build tool or awk read a file that is gone, or if a shell or awk read one
+/// that has changed since. The text that they read cannot be searched then. make reads dependency
+/// files, which compilers replace.
 fn a_script_is_gone(run: &RunModel) -> bool {
-    let runs_text =
-        |program: &[u8]| is_shell(program) || is_build_tool(program) || Language::of(program) == Some(Language::Awk);
+    let is_awk = |program: &[u8]| Language::of(program) == Some(Language::Awk);
     let reads = run.opens.iter().filter(|open| open.flags.has(OpenFlags::READ) && !open.failed && open.is_regular);
-    let by_these = reads.filter(|open| outside_the_system(open.path) && runs_text(file_name(run.opener(open).program)));
-    let paths: HashSet<&[u8]> = by_these.map(|open| open.path).collect();
-    paths.into_iter().any(|path| larder_sys::lstat(path).is_err())
+    let mut scripts = HashSet::new();
+    for open in reads.filter(|open| outside_the_system(open.path)) {
+        let program = file_name(run.opener(open).program);
+        let is_one = is_shell(program) || is_awk(program);
+        if is_one || is_build_tool(program) {
+            scripts.insert((open.path, open.identity.filter(|_| is_one).map(version)));
+        }
+    }
+    scripts.into_iter().any(|(path, then)| match larder_sys::stat(path) {
+        Ok(now) => then.is_some_and(|then| then != (now.inode, now.size_bytes, now.modified_ns)),
+        Err(_) => true,
+    })
+}
+
+fn version(file: Identity) -> (u64, u64, i64) {
+    (file.inode, file.size_bytes, file.modified_ns)
 }
 
 /// Returns the files that only shells read, to run them, among those for which `is_one` is true.
@@ -425,7 +438,7 @@ pub fn run_by_shells_alone<'t>(run: &RunModel<'t>, is_one: fn(&[u8]) -> bool) ->
 fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
     let (mut unpacked, mut gone) = (HashSet::new(), HashSet::new());
     for open in &run.opens {
-        let Some(file) = open.file else { continue };
+        let Some(file) = open.identity.map(|opened| opened.file_id()) else { continue };
         let program = file_name(run.opener(open).program);
         if open.flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
             // The inode number of a deleted file may be used again.

@@ -78,6 +78,11 @@ fn a_command_that_reads_them_misses() {
         ("export -p | grep JOB > out", "miss miss miss miss"),
         ("a=GITHUB; eval \"echo \\$${a}_SHA > out\"", "miss miss miss miss"),
         ("echo 'a = $(GITHUB_$(B))' > m; echo 'out:; echo $(a) > out' >> m; make -f m B=RUN_ID", "miss miss miss miss"),
+        ("printf 'echo $GITHUB_%s' SHA | sh > out", "miss miss miss miss"),
+        ("printf 'echo $GITHUB_%s' SHA > s; . ./s > out; rm s", "miss miss miss miss"),
+        ("printf 'echo $GITHUB_%s' SHA > s; . ./s > out; : > s", "miss miss miss miss"),
+        ("printf 'out:;echo $(GITHUB_%s) > out' SHA | make -f -", "miss miss miss miss"),
+        ("echo 'out:; echo $(value GITHUB_$(B)) > out' > m; make -f m B=SHA", "miss miss miss miss"),
         ("make -pqrR -f /dev/null | grep -c ^GITHUB_SHA.*1 > out || true", "miss miss miss miss"),
     ]);
 }

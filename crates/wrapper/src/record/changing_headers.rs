@@ -133,7 +133,10 @@ impl Run<'_> {
     fn opened_once(&self, path: &[u8]) -> bool {
         let Ok(file) = larder_sys::stat(path).map(|stat| stat.file_id()) else { return false };
         let is_it = |open: &&Open| {
-            !open.failed && open.file.map_or_else(|| file_name(open.path) == file_name(path), |opened| opened == file)
+            !open.failed
+                && open
+                    .identity
+                    .map_or_else(|| file_name(open.path) == file_name(path), |opened| opened.file_id() == file)
         };
         self.model.opens.iter().filter(is_it).count() == 1
     }
