@@ -81,13 +81,19 @@ impl ScriptScan {
     /// Searches the arguments, the standard input and the files read by a command. If a compiler is
     /// the command, only what it compiled is searched.
     pub fn of(command: &CommandFacts, run: &RunModel) -> ScriptScan {
-        let mut found = ScriptScan::default();
         let read = texts(run);
         if command.family.is_gcc_or_clang() {
             let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
-            found.compiled = compiled.map(|(path, _)| path.clone()).collect();
-            return found;
+            return ScriptScan { compiled: compiled.map(|(path, _)| path.clone()).collect(), ..ScriptScan::default() };
         }
+        ScriptScan::of_other(command, run, &read)
+    }
+
+    /// Searches what another command than a compiler read. It is a function of its own so that a miss of
+    /// a compiler does not load its pages.
+    #[inline(never)]
+    fn of_other(command: &CommandFacts, run: &RunModel, read: &HashMap<Vec<u8>, Vec<Reader>>) -> ScriptScan {
+        let mut found = ScriptScan::default();
         // A compiler by itself never writes a process id into its output that was not in its input.
         let may_be_run = command.family == Family::Command;
         for (path, by) in read.iter().filter(|(_, by)| by.iter().any(Reader::compiles)) {

@@ -114,10 +114,8 @@ impl CrossCheck<'_> {
 
     /// Returns which values of variables of the history do not count, because an earlier run in this
     /// place had others, relied on the same and gave the same result. See [`Lifted::of_history`].
+    #[inline(never)]
     pub(super) fn history(&self, made: &Made, set: &ObservationSet, result: &ActionResult) -> Vec<(Vec<u8>, Vec<u8>)> {
-        if !set.environment.iter().any(|fact| OfHistory::of_fact_name(fact.name).is_some()) {
-            return Vec::new();
-        }
         let files = self.manifest_files();
         let manifests = manifests_in(&files);
         let seen = set.contents();

@@ -8,7 +8,8 @@ use larder_compiler::{Family, Naming, is_config_status, is_in_no_order, is_log, 
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{
-    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded, contains,
+    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, OfHistory, Seen, Unrecorded,
+    contains,
 };
 use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_portability::{
@@ -132,7 +133,8 @@ impl Run<'_> {
             set = witnessed.set_moving(&lifted.moving);
             of_history = lifted.of_history;
         }
-        if of_history.is_empty() {
+        let has_history = set.environment.iter().any(|fact| OfHistory::of_fact_name(fact.name).is_some());
+        if has_history && of_history.is_empty() {
             of_history = cross_check.history(&made, &set, &result);
         }
         self.weaken(&mut set, &of_history);

@@ -150,7 +150,9 @@ impl Run<'_> {
         let mut looks = loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd);
         self.name_what_the_loader_looks_for(&mut looks);
         seen.looked.extend(looks);
-        self.add_search_paths(scripts, seen);
+        if self.request.family == Family::Command {
+            self.add_search_paths(scripts, seen);
+        }
         Ok(())
     }
 

@@ -61,10 +61,8 @@ impl Run<'_> {
     ///   count by their path.
     /// - Ignored signals and the niceness count if a program ran that may read variables unseen, or
     ///   if a text lists traps.
+    #[inline(never)]
     pub(super) fn add_search_paths(&self, scripts: &ScriptScan, seen: &mut Seen) {
-        if self.request.family != Family::Command {
-            return;
-        }
         let ignored = &self.request.scope.no_env;
         let is_left_out = |name: &Vec<u8>| is_search_path(name) || is_of_job(name);
         seen.environment.retain(|(name, _)| !(is_left_out(name) && ignored.contains(name)));
