@@ -17,10 +17,20 @@ pub(crate) fn fresh(dir: impl AsRef<Path>) -> Result<()> {
     make(dir)
 }
 
-/// Removes `dir` and everything in it. It may be absent.
+/// Removes `dir` and everything in it. It may be absent. A server that ends may still write there, so
+/// this is tried a few times.
 pub(crate) fn remove(dir: impl AsRef<Path>) -> Result<()> {
+    const TRIES: usize = 10;
     let dir = dir.as_ref();
-    match fs::remove_dir_all(dir) {
+    let mut done = fs::remove_dir_all(dir);
+    for _ in 1..TRIES {
+        if !done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        done = fs::remove_dir_all(dir);
+    }
+    match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.with_context(|| format!("cannot remove {}", dir.display())),
     }
