@@ -209,7 +209,7 @@ impl Bound {
         }
     }
 
-    /// What the user can do to make the result of rustc portable, if there is something. `is_remapped`
+    /// Returns a remedy that makes the result of rustc portable, or `None` if there is none. `is_remapped`
     /// is true with the setting `rust_paths = "remap"`.
     pub fn remedy_of_crate(self, is_remapped: bool) -> Option<&'static str> {
         match self {

@@ -5,6 +5,11 @@ pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
+/// Returns true if a component of the path is `..`.
+pub fn has_parents(path: &[u8]) -> bool {
+    crate::contains(path, "..") && path.split(|&b| b == b'/').any(|part| part == b"..")
+}
+
 /// Returns the path of `name` in a directory. For an empty name, returns the directory.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match (name.is_empty(), directory.ends_with(b"/")) {

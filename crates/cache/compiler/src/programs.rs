@@ -18,8 +18,8 @@ mod table;
 
 pub use self::arguments::runs_meson;
 pub use self::habit::{Told, habit};
-use larder_model::contains;
 use larder_model::path::file_name;
+use larder_model::{HOST_FIELDS, contains};
 
 use self::table::{Archives, Rule};
 use crate::names::{is_named, replaces_output, rewrites_output};
@@ -75,14 +75,13 @@ pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
 }
 
 /// Returns the fields of the answer of `uname` that a program of the system may show: letters of
-/// `HOST_FIELDS` in the model. A shell only needs the name of the host, for its prompt and the variable
+/// [`HOST_FIELDS`]. A shell only needs the name of the host, for its prompt and the variable
 /// `HOSTNAME`.
 pub fn host_fields(program: &[u8], arguments: Option<&[&[u8]]>) -> Vec<u8> {
-    const ALL: &[u8] = b"snrvmd";
     if is_shell(program) {
         return b"n".to_vec();
     }
-    let (b"uname", Some(words)) = (file_name(program), arguments) else { return ALL.to_vec() };
+    let (b"uname", Some(words)) = (file_name(program), arguments) else { return HOST_FIELDS.to_vec() };
     let mut fields = Vec::new();
     for word in words {
         let letters: &[u8] = match *word {
@@ -97,7 +96,7 @@ pub fn host_fields(program: &[u8], arguments: Option<&[&[u8]]>) -> Vec<u8> {
             {
                 letters
             }
-            _ => return ALL.to_vec(),
+            _ => return HOST_FIELDS.to_vec(),
         };
         fields.extend(letters.iter().map(|letter| if b"pi".contains(letter) { b'm' } else { *letter }));
     }

@@ -97,7 +97,7 @@ impl Place {
     fn listed_variables(&self, is_meant: fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let is_listed = |name: &[u8]| {
             is_meant(name)
-                && !self.scope.no_env.iter().any(|ignored| ignored == name)
+                && !self.is_ignored(name)
                 && !HISTORY_VARIABLES.contains(&name)
                 && !INTERNAL_VARIABLES.iter().any(|own| own.as_bytes() == name)
         };
@@ -109,12 +109,17 @@ impl Place {
         pairs.map(shown).chain(self.oddities.iter().cloned()).collect()
     }
 
+    /// Returns true if the caller wants this variable to be ignored.
+    fn is_ignored(&self, variable: &[u8]) -> bool {
+        self.scope.no_env.iter().any(|ignored| ignored == variable)
+    }
+
     /// Returns the names of the variables with an observation of their own if a command may read
     /// variables unseen: those of the shells' history, and those that are set here and differ between
     /// the jobs of a CI service.
     pub fn history_variables(&self) -> impl Iterator<Item = &[u8]> {
         let set = self.environment.iter().map(|(name, _)| name.as_slice());
-        let of_job = set.filter(|name| differs_between_jobs(name) && !self.scope.no_env.iter().any(|no| no == name));
+        let of_job = set.filter(|name| differs_between_jobs(name) && !self.is_ignored(name));
         HISTORY_VARIABLES.iter().copied().chain(of_job)
     }
 

@@ -12,7 +12,7 @@
 
 use larder_compiler::{Family, REMAP, Rust};
 use larder_model::Roots;
-use larder_model::path::absolute;
+use larder_model::path::{absolute, has_parents};
 
 use crate::{Place, Tool};
 
@@ -72,19 +72,14 @@ pub(crate) fn roots(rust: &Rust, place: &Place) -> Roots {
     let is_plain = |path: &Vec<u8>| path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@,~".contains(byte));
     let top = rust.out_dir.map(|directory| absolute(cwd, directory));
     let top = top.and_then(|directory| target_directory(&directory).map(<[u8]>::to_vec));
-    let real = top.as_ref().filter(|top| goes_up(top)).map(|top| real_path(top).filter(is_plain));
+    let real = top.as_ref().filter(|top| has_parents(top)).map(|top| real_path(top).filter(is_plain));
     let is_resolved = top.is_some() && real != Some(None);
-    let climbs = rust.out_dir.is_some_and(goes_up) && !is_resolved;
-    if climbs || rust.outputs.iter().any(|path| goes_up(path)) {
+    let climbs = rust.out_dir.is_some_and(has_parents) && !is_resolved;
+    if climbs || rust.outputs.iter().any(|path| has_parents(path)) {
         return Roots::default();
     }
     let remapped = place.roots.remap_rust.then(|| cwd.clone());
     Roots::new(top.into_iter().chain(remapped).chain(real.flatten()).filter(is_plain))
-}
-
-/// Returns true if a component of the path is `..`.
-fn goes_up(path: &[u8]) -> bool {
-    path.split(|&byte| byte == b'/').any(|part| part == b"..")
 }
 
 fn real_path(directory: &[u8]) -> Option<Vec<u8>> {

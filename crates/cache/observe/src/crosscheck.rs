@@ -18,12 +18,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use larder_model::path::{file_name, split, without_parents};
+use larder_model::path::{file_name, has_parents, split, without_parents};
 use larder_spawn::{Command, Destinations};
 use larder_sys::{FileType, Rivalry};
 
 use crate::event::{self, LOCAL_TIME};
-use crate::paths::{as_made, by_parents, has_parents};
+use crate::paths::{as_made, by_parents};
 use crate::process_tree::ProcessTree;
 use crate::{Closing, EventKind, KernelObserver, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 

@@ -15,7 +15,7 @@
 //!
 //! Unaware of: what follows from an event.
 
-use larder_model::contains;
+use larder_model::path::has_parents;
 use larder_model::quick::{Map, Set};
 
 use crate::event::{Event, EventKind, OF_LINK, OpenFlags};
@@ -31,11 +31,6 @@ pub(crate) type Names = (Option<Vec<u8>>, Option<Vec<u8>>);
 pub(crate) fn names(trace: &Trace, real: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<Names> {
     let mut made = Made { by_parents: by_parents(trace, real), ..Made::default() };
     trace.iter().map(|event| made.names_of(&event)).collect()
-}
-
-/// Returns true if a component of an absolute path is `..`.
-pub(crate) fn has_parents(path: &[u8]) -> bool {
-    contains(path, "/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
 /// A directory that a command made by a path with `..`.

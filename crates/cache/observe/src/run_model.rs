@@ -79,7 +79,7 @@ pub struct Open<'t> {
     pub failed: bool,
     /// True if it is known to be a regular file.
     pub is_regular: bool,
-    /// What `stat` reported of the file, if it is known.
+    /// The answer of `stat` for the opened file. It is `None` if the observer does not know it.
     pub identity: Option<Identity>,
     phase: u32,
 }

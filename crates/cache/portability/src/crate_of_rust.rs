@@ -129,8 +129,8 @@ impl RunFacts<'_> {
     /// Returns true if the command line, or `LD_LIBRARY_PATH`, is the reason why the run used a path,
     /// or if the path is in no root.
     ///
-    /// In the target directory rustc uses only what it is told of. So any other path there was made in
-    /// another way. For example, a procedural macro may have a relative path to the target directory
+    /// rustc uses only those paths of the target directory that its command line names. So if another
+    /// path there was used, something else made that path. For example, a procedural macro may have a relative path to the target directory
     /// in its text, or find a directory above the path of its own file. If another target directory
     /// is used, such a path still leads to this one.
     fn is_named(&self, paths: &RustPaths, path: &[u8], looked: &Looked) -> bool {

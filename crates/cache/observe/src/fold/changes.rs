@@ -9,7 +9,7 @@ use larder_sys::FileType;
 use super::path_state::Made;
 use super::{Event, Fold, Policy};
 use crate::event::{EventKind, OF_LINK, OpenFlags, file_type};
-use crate::paths::has_parents;
+use larder_model::path::has_parents;
 
 impl<'t> Fold<'t> {
     pub(super) fn change(&mut self, e: &Event<'t>, policy: &Policy) {

@@ -8,7 +8,7 @@ use larder_sys::FileType;
 use super::path_state::Made;
 use super::{Event, Fold, Policy, without_slash};
 use crate::event::{self, EventKind, OpenFlags};
-use crate::paths::has_parents;
+use larder_model::path::has_parents;
 
 /// Returns true if the event created the file. A new file may have the inode of a removed one.
 fn is_new(e: &Event) -> bool {

@@ -49,9 +49,9 @@ pub use self::policy::{HabitOf, Origin, Policy};
 use self::process_state::{Life, Processes};
 use self::run_state::RunState;
 use crate::event::{self, EventKind, INTERFACES, INTERNET, RANDOM_BY_VDSO, SOCKET};
-use crate::paths::has_parents;
 use crate::process_tree::Running;
 use crate::trace::Trace;
+use larder_model::path::has_parents;
 
 type Event<'a> = event::Event<&'a [u8]>;
 

@@ -9,8 +9,8 @@ use larder_sys::FileType;
 
 use super::process_state::Life;
 use crate::event::file_type;
-use crate::paths::has_parents;
 use crate::process_tree::Running;
+use larder_model::path::has_parents;
 
 /// The file type of a symbolic link in `st_mode`.
 const LINK: u32 = 0o12;
